@@ -94,7 +94,7 @@ impl Place {
     fn client(&self) -> ClientBuilder {
         let server = Server::new(self.addr.as_str()).insecure();
         let bootstrap = Bootstrap::builder().server(server).build().expect("it is valid");
-        Client::builder(bootstrap).keepalive(Duration::from_secs(3_600), Duration::from_secs(10))
+        Client::builder(bootstrap).keep_alive_interval(Duration::from_secs(3_600))
     }
 
     /// A client with one watch that is served and answered: on a live stream.

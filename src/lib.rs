@@ -296,10 +296,43 @@ pub use error::WatchError;
 pub use observed::Observed;
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
-/// The crate whose `CryptoProvider` the builders of clients and channels take.
+
+// The crates with types in the public API, in the versions that it has. tokio and serde, which are at 1.0, are left to the application.
+#[doc(no_inline)]
+pub use bytes;
+#[cfg(feature = "client")]
+#[doc(no_inline)]
+pub use futures_core;
+#[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
+#[doc(no_inline)]
+pub use http;
+#[cfg(any(feature = "channel", feature = "control-plane", feature = "orca", feature = "tower"))]
+#[doc(no_inline)]
+pub use http_body;
+#[cfg(feature = "metrics")]
+#[doc(no_inline)]
+pub use opentelemetry;
+#[doc(no_inline)]
+pub use prost;
+#[doc(no_inline)]
+pub use serde_json;
 #[cfg(feature = "tls")]
 #[doc(no_inline)]
 pub use tokio_rustls::rustls;
+#[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
+#[doc(no_inline)]
+pub use tonic;
+#[cfg(feature = "tower")]
+#[doc(no_inline)]
+pub use tower;
+#[cfg(any(feature = "orca", feature = "tower"))]
+#[doc(no_inline)]
+pub use tower_layer;
+#[cfg(any(feature = "channel", feature = "orca", feature = "tower"))]
+#[doc(no_inline)]
+pub use tower_service;
+#[doc(no_inline)]
+pub use tracing;
 
 /// The examples of the README, compiled.
 #[cfg(all(doctest, feature = "channel"))]
@@ -316,18 +349,23 @@ struct Operating;
 #[doc = include_str!("../docs/LOAD_REPORTS.md")]
 struct LoadReports;
 
-/// The example of the document, compiled and run.
-#[cfg(all(doctest, feature = "client", feature = "test-util"))]
+/// The examples of the document, compiled and run.
+#[cfg(all(doctest, feature = "channel", feature = "test-util"))]
 #[doc = include_str!("../docs/TESTING.md")]
 struct Testing;
 
+/// The examples of the document, compiled and run.
+#[cfg(all(doctest, feature = "client", feature = "test-util"))]
+#[doc = include_str!("../docs/RESOURCE_TYPES.md")]
+struct ResourceTypes;
+
 /// The examples of the guide, compiled.
-#[cfg(all(doctest, feature = "channel", feature = "test-util"))]
+#[cfg(all(doctest, feature = "channel", feature = "tls", feature = "test-util"))]
 #[doc = include_str!("../docs/guides/own-server.md")]
 struct OwnServer;
 
 /// The example of the guide, compiled.
-#[cfg(all(doctest, feature = "channel"))]
+#[cfg(all(doctest, feature = "channel", feature = "tls"))]
 #[doc = include_str!("../docs/guides/go-control-plane.md")]
 struct GoControlPlane;
 
@@ -342,7 +380,7 @@ struct TrafficDirector;
 struct Istio;
 
 /// The example of the page, compiled.
-#[cfg(all(doctest, feature = "channel"))]
+#[cfg(all(doctest, feature = "channel", feature = "tls"))]
 #[doc = include_str!("../docs/channel/README.md")]
 struct ChannelReadme;
 

@@ -13,9 +13,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # The documents with whole programs; those without a Rust block are listed so that a new one is tested. The guides and the other pages
 # on channels are not listed: their blocks need other servers, or are no programs, and documentation tests compile them.
-documents=(README.md docs/{channel/README,TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
+documents=(README.md docs/{channel/README,channel/generated,TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
 # The blocks in `expect`.
-examples=(channel page resolve watch csds metrics observe testing)
+examples=(channel page resolve watch csds metrics observe testing applied generated)
 
 main() {
   root=$PWD
@@ -51,18 +51,27 @@ main() {
 }
 
 # split DOCUMENT: each of its Rust blocks as blocks/PATH_LINE.rs, with its dependencies in blocks/PATH_LINE.toml and its place in
-# blocks/PATH_LINE.place. The first TOML block of the README becomes blocks/first.toml.
+# blocks/PATH_LINE.place. The first TOML block of the README becomes blocks/first.toml. A Rust block that calls `tonic_prost_build` is the
+# build.rs of the next one, blocks/PATH_LINE.build, whose shop.proto is the protobuf block before it, blocks/PATH_LINE.proto.
 split() {
   local name
   name=$(tr 'A-Z/' 'a-z_' <<<"${1%.md}")
   awk -v into="$scratch/blocks" -v name="$name" -v document="$1" '
     /^```/ && kind != "" {
-      if (kind == "rust") {
+      if (kind == "rust" && text ~ /tonic_prost_build/) {
+        build = text
+      } else if (kind == "rust") {
         block = into "/" name "_" sprintf("%04d", start)
         printf "%s", text > (block ".rs")
         printf "%s", toml > (block ".toml")
         printf "%s:%d", document, start > (block ".place")
-        toml = ""
+        if (build != "") {
+          printf "%s", build > (block ".build")
+          printf "%s", proto > (block ".proto")
+        }
+        toml = build = proto = ""
+      } else if (kind == "proto") {
+        proto = text
       } else if (kind == "toml") {
         if (document == "README.md" && first == "") first = text
         else toml = toml text
@@ -71,6 +80,7 @@ split() {
     }
     /^```rust/ { kind = "rust"; start = NR; text = ""; next }
     /^```toml/ { kind = "toml"; text = ""; next }
+    /^```proto/ { kind = "proto"; text = ""; next }
     /^```/ { kind = "other"; text = ""; next }
     kind != "" { text = text $0 "\n" }
     END { if (document == "README.md") printf "%s", first > (into "/first.toml") }
@@ -82,17 +92,23 @@ place() {
   cat "$scratch/blocks/${1%%-*}.place"
 }
 
-# add_application NAME MAIN DEPENDENCY...: an application beside the others. Of dependencies with one name the last counts.
+# add_application NAME MAIN DEPENDENCY...: an application beside the others. Of dependencies with one name the last counts. It has the
+# dependencies of its build.rs in `build_dependencies`, if its block has one.
 add_application() {
   local name=$1 main=$2
   shift 2
   mkdir -p "$scratch/$name/src"
   cp "$main" "$scratch/$name/src/main.rs"
+  if [ -e "$scratch/blocks/$name.build" ]; then
+    cp "$scratch/blocks/$name.build" "$scratch/$name/build.rs"
+    cp "$scratch/blocks/$name.proto" "$scratch/$name/shop.proto"
+  fi
   # The versions and the compiled crates are those of the crate's own tests.
   cp "$root/Cargo.lock" "$scratch/$name/"
   {
     printf '[package]\nname = "trial-%s"\nversion = "0.0.0"\nedition = "2024"\n\n[workspace]\n\n[dependencies]\n' "$name"
     printf '%s\n' "$@" | awk -F ' *= *' 'NF > 1 { line[$1] = $0 } END { for (name in line) print line[name] }'
+    [ ! -e "$scratch/blocks/$name.build" ] || printf '%s\n' '' '[build-dependencies]' "${build_dependencies[@]}"
     printf '\n[profile.dev]\ndebug = "line-tables-only"\n\n[profile.dev.package."*"]\ndebug = false\n'
   } >"$scratch/$name/Cargo.toml"
   bounded 600 cargo build --quiet --manifest-path "$scratch/$name/Cargo.toml"
@@ -110,7 +126,10 @@ try() {
   name=$(basename "$main" .rs)
   expect "$main"
   echo "-- $(place "$name"): $what"
-  mapfile -t dependencies < <(cat "$scratch/blocks/first.toml" "${main%.rs}.toml" | grep -E '^[a-z_-]+ *= ')
+  mapfile -t dependencies < <(
+    { cat "$scratch/blocks/first.toml"; sed '/^\[build-dependencies\]/,$d' "${main%.rs}.toml"; } | grep -E '^[a-z_-]+ *= '
+  )
+  mapfile -t build_dependencies < <(sed '1,/^\[build-dependencies\]/d' "${main%.rs}.toml" | grep -E '^[a-z_-]+ *= ')
   add_application "$name" "$main" "${dependencies[@]}"
   "$check" "$name"
 }
@@ -134,6 +153,8 @@ expect() {
   case $(cat "$1") in
     *'Inspected<'*) what=observe check=ends expected='cart, version ' ;;
     *'fn choose('*) what=resolve check=ends expected='send it to Some(127.0.0.1:' ;;
+    *'tonic::include_proto!'*) what=generated check=ends expected='failed with Unimplemented: ' ;;
+    *'.wait_until_applied('*) what=applied check=ends expected='' ;;
     *'.wait_ready('*) what=page check=ends expected='answered: Some("12")' ;;
     *'Channel::builder('*) what=channel check=calls expected='answered: Some("12")' ;;
     *'ClientStatusService'*) what=csds check=listens expected=18001 ;;

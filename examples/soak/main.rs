@@ -65,7 +65,8 @@ async fn soak(args: Args) -> Result<Report, String> {
     let world = Arc::new(World::start().await.map_err(|e| e.to_string())?);
     let tasks = Handle::current().metrics().num_alive_tasks();
     let client = Client::builder(world.bootstrap()?)
-        .keepalive(KEEPALIVE, KEEPALIVE_TIMEOUT)
+        .keep_alive_interval(KEEPALIVE)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT)
         .build()
         .map_err(|e| e.to_string())?;
     let watchers = Watchers::start(&client, &world);

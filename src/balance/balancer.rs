@@ -283,6 +283,13 @@ impl<H: Clone> Balancer<H> {
         self.clusters.with_leaf(index, scope, event);
     }
 
+    /// Whether the endpoints of a replaced policy serve in some cluster until the new policy has connected or failed (CH3.13).
+    #[cfg(any(test, feature = "channel"))]
+    pub(crate) fn uses_replaced_policy(&self) -> bool {
+        // Only then a leaf has another state than the priority in use.
+        self.clusters.leaves().iter().any(|leaf| leaf.connectivity() != leaf.current_connectivity())
+    }
+
     // What operators see.
 
     /// The clusters that requests are sent to, in the order of their names.

@@ -131,7 +131,7 @@ fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
         polling,
         transport_api_version,
         authority: None,
-        keepalive: None,
+        keep_alive: None,
     })
 }
 

@@ -2,14 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use http::HeaderMap;
 use tokio::{runtime::Handle, sync::mpsc};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::crypto::CryptoProvider;
+use tracing::Span;
 
 use super::{
     Channel, Shared,
     call::CallContext,
     error::ChannelError,
+    headers::DefaultHeaders,
+    propagator::Propagator,
     security::SecuritySettings,
     settings::Settings,
     task::{self, ControlQueue},
@@ -172,7 +176,7 @@ impl ChannelBuilder {
     }
 
     /// Sets whether pings are sent while no call runs on a connection; false by default.
-    pub fn keep_alive_without_calls(mut self, enabled: bool) -> Self {
+    pub fn keep_alive_while_idle(mut self, enabled: bool) -> Self {
         self.settings.connections.keep_alive.without_calls = enabled;
         self
     }
@@ -224,11 +228,51 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets what precedes the library's own user agent in the header `user-agent` of requests, such as `cart/2.1`, as gRPC's
+    /// `grpc.primary_user_agent` does; nothing by default. Requests with a `user-agent` of their own keep that.
+    ///
+    /// The node of the client has the user agent of the library alone (`user_agent_name`, A27), by which management servers tell
+    /// implementations of the protocol apart.
+    ///
+    /// ```no_run
+    /// # fn build() -> Result<xdskit::Channel, xdskit::channel::ChannelError> {
+    /// xdskit::Channel::builder("xds:///shop").user_agent("cart/2.1").build() // sends `cart/2.1 xdskit/0.1.0`
+    /// # }
+    /// ```
+    pub fn user_agent(mut self, application: impl Into<String>) -> Self {
+        self.settings.user_agent = Some(application.into());
+        self
+    }
+
     /// Sets the host of Google Cloud's metadata server, such as `127.0.0.1:8080`, from which the HTTP filter `gcp_authn` has its
     /// tokens (A83). By default, it is that in the environment variable `GCE_METADATA_HOST`, or else `metadata.google.internal`.
     /// Without a port it is port 80.
     pub fn gcp_metadata_server(mut self, host: impl Into<String>) -> Self {
         self.settings.metadata_server = Some(host.into());
+        self
+    }
+
+    /// Adds the context of traces to the headers of each attempt, such as `traceparent` by a propagator of OpenTelemetry (A72).
+    ///
+    /// The function is called with the span of the attempt, or with the current span of the caller if spans of attempts are disabled, and
+    /// with the headers that are about to be sent. It should add headers alone, and not block.
+    ///
+    /// ```no_run
+    /// use tracing::Span;
+    /// use xdskit::{Channel, channel::ChannelError};
+    ///
+    /// fn shop() -> Result<Channel, ChannelError> {
+    ///     Channel::builder("xds:///shop").propagate(|span, headers| headers.extend(traceparent(span))).build()
+    /// }
+    ///
+    /// # fn traceparent(_: &Span) -> Option<(http::HeaderName, http::HeaderValue)> { None }
+    /// // With tracing-opentelemetry and opentelemetry-http:
+    /// // .propagate(|span, headers| get_text_map_propagator(|propagator| {
+    /// //     propagator.inject_context(&span.context(), &mut HeaderInjector(headers));
+    /// // }))
+    /// ```
+    pub fn propagate(mut self, inject: impl Fn(&Span, &mut HeaderMap) + Send + Sync + 'static) -> Self {
+        self.settings.propagator = Some(Propagator::new(inject));
         self
     }
 
@@ -403,12 +447,7 @@ impl ChannelBuilder {
         let client = client(&target, source, &settings.security)?;
         settings.security.choose_crypto(&client, &target)?;
         let (_, service) = client.bootstrap().read_target(target.as_str())?;
-        let authority = settings.authority.clone().unwrap_or(service);
-        let parsed = authority.parse().map_err(|error: http::uri::InvalidUri| ChannelError::Authority {
-            target: target.to_string(),
-            authority: authority.clone(),
-            reason: error.to_string(),
-        })?;
+        let headers = DefaultHeaders::new(&target, &settings, service)?;
         // Unbounded: senders are calls, which must not wait for the task.
         let (control, receiver) = mpsc::unbounded_channel();
         let node = client.bootstrap().node().id.clone();
@@ -420,7 +459,7 @@ impl ChannelBuilder {
             settings.balancer.pick_first.observer = Observer::new(move |event| observer.on_balance(event));
         }
         let telemetry = Telemetry::new(settings.observer.clone(), target.as_str().into());
-        let calls = Arc::new(CallContext::new(parsed, node, &settings, control.clone(), telemetry));
+        let calls = Arc::new(CallContext::new(headers, node, &settings, control.clone(), telemetry));
         let runtime = client.runtime().clone();
         let queue = ControlQueue { sender: control.downgrade(), receiver };
         let task = task::run(client.clone(), target.clone(), settings, &calls, queue);

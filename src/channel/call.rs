@@ -2,7 +2,7 @@
 
 use std::{future::Future, mem, pin::pin, sync::Arc, time::Duration};
 
-use http::{HeaderMap, Request, Response, uri::Authority};
+use http::{HeaderMap, HeaderValue, Request, Response, uri::Authority};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use tonic::{Status, body::Body};
 use tracing::Instrument;
@@ -19,10 +19,11 @@ use super::{
     ChannelBody,
     active::{ActiveCall, ActiveCalls},
     deadline::{CallEnd, Deadline},
-    headers::{self, Head},
+    headers::{self, DefaultHeaders, Head},
     metadata_server::MetadataServer,
     picker_cell::{PickerCell, QueuedCall, ShutDown},
     plain_http,
+    propagator::Propagator,
     request::{DetachedUpload, RequestBody, RetryBuffer},
     response::CallGuards,
     settings::Settings,
@@ -71,6 +72,8 @@ pub(super) struct CallContext {
     pub(super) control: UnboundedSender<Control>,
     /// The authority of requests that have none of their own.
     pub(super) authority: Authority,
+    /// The user agent of requests that have none of their own.
+    pub(super) user_agent: HeaderValue,
     /// The id of the node, for errors.
     pub(super) node: String,
     /// The setting of the channel.
@@ -89,6 +92,8 @@ pub(super) struct CallContext {
     pub(super) callbacks: Arc<dyn FilterCallbacks>,
     /// Begins the records of each call.
     telemetry: Telemetry,
+    /// Adds the context of traces to the headers of attempts.
+    pub(super) propagator: Option<Propagator>,
 }
 
 /// A call in progress, until its response begins.
@@ -131,7 +136,7 @@ pub(super) struct Routed {
 
 impl CallContext {
     pub(super) fn new(
-        authority: Authority,
+        headers: DefaultHeaders,
         node: String,
         settings: &Settings,
         control: UnboundedSender<Control>,
@@ -145,7 +150,8 @@ impl CallContext {
             published: PickerCell::new(),
             active,
             control,
-            authority,
+            authority: headers.authority,
+            user_agent: headers.user_agent,
             node,
             wait_for_ready: settings.wait_for_ready,
             max_queued: settings.max_queued,
@@ -155,6 +161,7 @@ impl CallContext {
             channel_id: fastrand::u64(..),
             callbacks,
             telemetry,
+            propagator: settings.propagator.clone(),
         }
     }
 
@@ -211,7 +218,7 @@ impl<'a> Call<'a> {
         if let Some(timeout) = headers::timeout(request.headers())? {
             self.limit(timeout)?;
         }
-        headers::prepare(request.headers_mut());
+        headers::prepare(request.headers_mut(), &self.context.user_agent);
         let Selected {
             cluster,
             max_stream_duration,

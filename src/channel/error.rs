@@ -44,6 +44,14 @@ pub enum ChannelError {
         /// The reason.
         reason: String,
     },
+    /// [`ChannelBuilder::user_agent`](super::ChannelBuilder::user_agent) has characters that no header can have: control characters.
+    #[error("the user agent {user_agent:?} of the channel to {target} is no value of a header")]
+    UserAgent {
+        /// The target.
+        target: String,
+        /// The user agent as given.
+        user_agent: String,
+    },
     /// A number of [`ChannelBuilder::retry_throttle`](super::ChannelBuilder::retry_throttle) is out of its range.
     #[error("the retry throttle of the channel to {target} is not valid: {reason}")]
     RetryThrottle {

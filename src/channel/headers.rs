@@ -4,13 +4,18 @@ use std::{io::Write, time::Duration};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{CONNECTION, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT},
+    header::{
+        CONNECTION, CONTENT_TYPE, HOST, InvalidHeaderValue, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT,
+    },
     request::Parts,
     uri::{Authority, PathAndQuery, Scheme},
 };
 use tonic::Status;
 
-use crate::{filters::is_hidden, resolve::RequestHeaders, resource::load_balancing::AddedMetadata};
+use super::{error::ChannelError, settings::Settings};
+use crate::{
+    config::Target, filters::is_hidden, resolve::RequestHeaders, resource::load_balancing::AddedMetadata,
+};
 
 /// Returns the timeout that the application has set (CH2.15).
 ///
@@ -136,7 +141,8 @@ impl Head {
         for (name, value) in &self.own {
             headers.append(name, value.clone());
         }
-        prepare(&mut headers);
+        // Another user agent is one of `own`.
+        prepare(&mut headers, &HeaderValue::from_static(AGENT));
         headers
     }
 }
@@ -155,8 +161,43 @@ impl RequestHeaders for Head {
     }
 }
 
+/// Headers of requests that have none of their own.
+#[derive(Debug, Clone)]
+pub(super) struct DefaultHeaders {
+    /// The `:authority`.
+    pub(super) authority: Authority,
+    /// The `user-agent`.
+    pub(super) user_agent: HeaderValue,
+}
+
+impl DefaultHeaders {
+    /// Those of a channel; `service` is that of the target.
+    pub(super) fn new(target: &Target, settings: &Settings, service: String) -> Result<Self, ChannelError> {
+        let text = settings.authority.clone().unwrap_or(service);
+        let authority = text.parse().map_err(|error: http::uri::InvalidUri| ChannelError::Authority {
+            target: target.to_string(),
+            authority: text.clone(),
+            reason: error.to_string(),
+        })?;
+        let application = settings.user_agent.as_deref();
+        let user_agent = user_agent(application).map_err(|_| ChannelError::UserAgent {
+            target: target.to_string(),
+            user_agent: application.unwrap_or_default().to_owned(),
+        })?;
+        Ok(Self { authority, user_agent })
+    }
+}
+
+/// Returns the user agent of a channel: that of the library, behind the application's if it has set one.
+fn user_agent(application: Option<&str>) -> Result<HeaderValue, InvalidHeaderValue> {
+    match application {
+        Some(application) => HeaderValue::try_from(format!("{application} {AGENT}")),
+        None => Ok(HeaderValue::from_static(AGENT)),
+    }
+}
+
 /// Removes headers that HTTP/2 does not permit or the channel sets itself, and adds those that gRPC requires.
-pub(super) fn prepare(headers: &mut HeaderMap) {
+pub(super) fn prepare(headers: &mut HeaderMap, user_agent: &HeaderValue) {
     if headers.keys().any(|name| REMOVED.contains(name)) {
         for name in REMOVED {
             headers.remove(name);
@@ -167,7 +208,7 @@ pub(super) fn prepare(headers: &mut HeaderMap) {
         headers.insert(TE, HeaderValue::from_static(TRAILERS));
     }
     headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(GRPC));
-    headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+    headers.entry(USER_AGENT).or_insert_with(|| user_agent.clone());
 }
 
 /// Whether [`prepare`] adds the header, or each attempt has its own.
@@ -194,7 +235,7 @@ const REMOVED: [HeaderName; 7] =
     [CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION, PREVIOUS_ATTEMPTS];
 const TRAILERS: &str = "trailers";
 const GRPC: &str = "application/grpc";
-/// The user agent of requests that have none.
+/// The user agent of the library.
 const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));
 /// The bytes of the longest timeout in hours, with its unit.
 const LONGEST_NUMBER: usize = 24;
@@ -295,10 +336,11 @@ mod tests {
         for (name, value) in [("x-user", "b"), ("x-user", "a"), ("content-type", "application/grpc+proto")] {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
-        for headers in [headers, HeaderMap::new()] {
+        let agents = [user_agent(None).unwrap(), user_agent(Some("cart/2")).unwrap()];
+        for (headers, user_agent) in [headers, HeaderMap::new()].into_iter().zip(agents) {
             let mut request = Request::post("http://own/a?b").body(()).unwrap();
             *request.headers_mut() = headers;
-            prepare(request.headers_mut());
+            prepare(request.headers_mut(), &user_agent);
             let mut head = Head::new(request.into_parts().0);
             assert_eq!(head.authority.as_ref().unwrap(), "own");
             let minute = Some(Duration::from_secs(60));
@@ -315,7 +357,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(CONNECTION, HeaderValue::from_static("close"));
         headers.insert(HOST, HeaderValue::from_static("shop"));
-        prepare(&mut headers);
+        prepare(&mut headers, &HeaderValue::from_static(AGENT));
         assert!(!headers.contains_key(CONNECTION) && !headers.contains_key(HOST));
         assert_eq!(
             (&headers[TE], &headers[CONTENT_TYPE]),

@@ -59,6 +59,7 @@ mod malformed;
 mod metadata_server;
 mod picker_cell;
 mod plain_http;
+mod propagator;
 mod request;
 mod response;
 mod security;
@@ -71,6 +72,11 @@ mod task;
 pub(crate) mod telemetry;
 
 use std::{fmt, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout},
+};
 
 #[cfg(feature = "tls")]
 pub use self::security::FallbackCredentials;
@@ -95,7 +101,7 @@ pub use crate::balance::{
 };
 #[cfg(feature = "tls")]
 pub use crate::tls::{PeerIdentity, RevocationLists};
-use crate::{Client, config::Target};
+use crate::{Client, client::NotAppliedError, config::Target};
 
 /// A channel to a target, on which calls are made.
 ///
@@ -212,6 +218,50 @@ impl Channel {
         Err(NotReadyError::new(self.target().as_str(), state, reason))
     }
 
+    /// Waits until calls use what the client has accepted when this is called, at most for the limit: calls that begin afterwards
+    /// follow these listeners, routes, clusters and endpoints. It is for tests, since the ACK of an update is sent before calls use
+    /// it. An idle channel resolves its target for that.
+    ///
+    /// What was accepted may have to wait: new routes for the clusters that they name, a load balancing policy of another type for a
+    /// connection of its own, and the deletion of a cluster for [`deletion_grace`](crate::client::ClientBuilder::deletion_grace).
+    /// Updates that are accepted during the wait are waited for as well. Connections to new endpoints are not: calls wait for them, as
+    /// for those of a new channel ([`wait_ready`](Self::wait_ready)). After a shutdown of the channel or of its client, it returns at
+    /// once.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use xdskit::{Channel, control_plane::type_url::ROUTE_CONFIGURATION};
+    /// # use xdskit::testing::{TestControlPlane, resources::{route, route_config}};
+    /// # async fn check(server: TestControlPlane, shop: Channel) -> Result<(), Box<dyn std::error::Error>> {
+    /// server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("canary")]));
+    /// server.expect_ack(ROUTE_CONFIGURATION).await?;
+    /// shop.wait_until_applied(Duration::from_secs(10)).await?; // the next call goes to `canary`
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Something accepted was not in use within the limit. The error has the reason, such as a cluster whose endpoints are unknown.
+    ///
+    /// # Cancel safety
+    /// It can be dropped at any time.
+    pub async fn wait_until_applied(&self, limit: Duration) -> Result<(), NotAppliedError> {
+        let begun = Instant::now();
+        let Some(resolution) = self.request(Control::Resolution).await else { return Ok(()) };
+        resolution.wait_until_applied(limit).await?;
+        let used = timeout(limit.saturating_sub(begun.elapsed()), self.request(Control::UseLatest));
+        let error = |_| NotAppliedError::new(self.target().as_str(), limit, POLICY_CONNECTS);
+        // The task may have ended, after which there are no calls.
+        used.await.map(drop).map_err(error)
+    }
+
+    /// Sends a request to the task, and returns its answer; `None` if the task has ended.
+    async fn request<T>(&self, request: impl FnOnce(oneshot::Sender<T>) -> Control) -> Option<T> {
+        let (sender, answer) = oneshot::channel();
+        self.shared.control.send(request(sender)).ok()?;
+        answer.await.ok()
+    }
+
     /// What the channel has ignored since it was built, as it was malformed.
     pub fn malformed(&self) -> MalformedValues {
         self.shared.calls.active.malformed().values()
@@ -236,7 +286,7 @@ impl Channel {
     /// returns when the connections are closed; [shared](ChannelBuilder::share_connections) ones that other channels use stay
     /// open.
     pub async fn shutdown(&self, grace: Duration) {
-        let (done, is_done) = tokio::sync::oneshot::channel();
+        let (done, is_done) = oneshot::channel();
         if self.shared.control.send(Control::Shutdown { grace, done }).is_ok() {
             // An error means that the task has ended.
             let _ = is_done.await;
@@ -289,6 +339,9 @@ impl fmt::Debug for Channel {
         f.debug_struct("Channel").field("target", &self.shared.target).field("state", &self.state()).finish()
     }
 }
+
+/// The reason while endpoints of a replaced policy are in use.
+const POLICY_CONNECTS: &str = "a load balancing policy has not connected yet";
 
 #[cfg(test)]
 mod simulation;

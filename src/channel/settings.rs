@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{connection::ConnectionSettings, security::SecuritySettings, telemetry::ChannelObserver};
+use super::{
+    connection::ConnectionSettings, propagator::Propagator, security::SecuritySettings,
+    telemetry::ChannelObserver,
+};
 use crate::balance::{retry::RetrySettings, settings::BalancerSettings};
 #[cfg(feature = "metrics")]
 use crate::metrics::ChannelMetrics;
@@ -30,6 +33,8 @@ pub(super) struct Settings {
     pub(super) share_connections: bool,
     /// The `:authority` of requests; `None` for the service of the target.
     pub(super) authority: Option<String>,
+    /// What precedes the user agent of the library.
+    pub(super) user_agent: Option<String>,
     /// The host of the metadata server; `None` for that of the environment.
     pub(super) metadata_server: Option<String>,
     /// Settings of TLS.
@@ -37,6 +42,8 @@ pub(super) struct Settings {
     /// Made when the channel is built, with its target.
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<ChannelMetrics>,
+    /// Adds the context of traces to the headers of attempts.
+    pub(super) propagator: Option<Propagator>,
     /// Records calls and connections; `None` costs nothing.
     pub(super) observer: Option<Arc<dyn ChannelObserver>>,
 }
@@ -56,10 +63,12 @@ impl Settings {
             connections: ConnectionSettings::default(),
             share_connections: false,
             authority: None,
+            user_agent: None,
             metadata_server: None,
             security: SecuritySettings::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
+            propagator: None,
             observer: None,
         }
     }

@@ -2,6 +2,7 @@
 
 mod connections;
 mod control;
+mod latest_waits;
 mod waits;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -17,6 +18,7 @@ use tracing::info;
 pub(super) use self::control::{Collected, Control, ControlQueue};
 use self::{
     connections::{Connections, LoadWatch},
+    latest_waits::LatestWaits,
     waits::{next, now, until},
 };
 use super::{
@@ -106,6 +108,8 @@ struct Task {
     has_client_ended: bool,
     /// Whether the application has requested connections, which are attempted once the clusters are known.
     exits_idle: bool,
+    /// Those who wait until calls use the latest configuration.
+    latest_waits: LatestWaits,
 }
 
 /// The circuit breakers of all channels of the process (CH4.7).
@@ -164,6 +168,7 @@ pub(super) fn run(
         idle_at: None,
         has_client_ended: false,
         exits_idle: false,
+        latest_waits: LatestWaits::default(),
     };
     let published = calls.published.clone();
     supervise("channel", task.run(control, received), move |end| match end {
@@ -211,6 +216,7 @@ impl Task {
                 Some(()) = self.connections.ended() => continue,
             }
             self.publish();
+            self.latest_waits.end_unless(|| self.generations.balancer.uses_replaced_policy());
             // The slices of a sweep follow each other without a wait; other tasks must be able to run in between.
             if self.generations.balancer.poll_timeout().is_some_and(|at| at <= now()) {
                 yield_now().await;
@@ -240,6 +246,16 @@ impl Task {
             Control::Unsubscribe(cluster) => self.generations.unsubscribe(&cluster, now()),
             Control::Release => self.generations.release_unused(now()),
             Control::ResetBackoff => self.generations.balancer.reset_backoff(now()),
+            Control::Resolution(answer) => {
+                self.wake();
+                let _ = self.resolution.clone().map(|resolution| answer.send(resolution));
+            }
+            Control::UseLatest(done) => {
+                if let Some(resolved) = self.resolution.as_ref().and_then(Resolution::latest) {
+                    self.handle_resolution(resolved);
+                }
+                self.latest_waits.add(done);
+            }
             Control::Status(answer) => drop(answer.send(self.status())),
             Control::Shutdown { .. } => {}
         }

@@ -110,12 +110,8 @@ impl ClientBuilder {
     /// [`Client::status`] and metrics do not include them.
     ///
     /// ```no_run
-    /// use xdskit::{
-    ///     Client, ResourceSelector,
-    ///     client::Validation,
-    ///     config::Bootstrap,
-    ///     resource::{Inspected, Listener},
-    /// };
+    /// use xdskit::{Bootstrap, Client, ResourceSelector, client::Validation};
+    /// use xdskit::resource::{Inspected, Listener};
     ///
     /// #[tokio::main]
     /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -231,11 +227,16 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the interval of HTTP/2 keepalive pings, 30 s by default, and the timeout of their acknowledgements, 10 s
-    /// by default. The interval is increased for a server that reports too many pings.
-    pub fn keepalive(mut self, interval: Duration, timeout: Duration) -> Self {
+    /// Sets the interval of HTTP/2 keepalive pings, 30 s by default. It is doubled for a server that reports too many pings.
+    pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
         self.settings.protocol.keepalive = interval;
-        self.grpc = self.grpc.with_keepalive_timeout(timeout);
+        self
+    }
+
+    /// Sets the timeout of the acknowledgements of keepalive pings, 10 s by default. Without effect on a custom
+    /// [`transport`](Self::transport).
+    pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
+        self.grpc = self.grpc.with_keep_alive_timeout(timeout);
         self
     }
 

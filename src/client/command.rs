@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::slot::Wakers;
 use crate::{
@@ -46,6 +46,11 @@ pub(super) enum Command {
     },
     RequestReresolution {
         watch_id: WatchId,
+    },
+    /// Reports what keeps the latest resources out of a resolution, until nothing does.
+    ReportUnapplied {
+        watch_id: WatchId,
+        reports: watch::Sender<Option<String>>,
     },
     /// Returns the current status.
     Status {

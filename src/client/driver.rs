@@ -22,6 +22,7 @@ use super::{
     command::{Command, Publish},
     dns::Lookups,
     load_driver::{LoadDriver, Network},
+    unapplied::UnappliedReports,
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::Recorder;
@@ -59,6 +60,8 @@ pub(super) struct Driver {
     watches: ByWatch<Weak<dyn Publish>>,
     /// The connections of the streams that the engine considers open. Dropping one closes it.
     connections: HashMap<StreamId, Box<dyn Connection>>,
+    /// The waits for the latest resources of resolutions. Few, and none in most programs.
+    unapplied: UnappliedReports,
     /// The DNS lookups in progress.
     lookups: Lookups,
     /// The load reports, which share the connections.
@@ -106,6 +109,7 @@ impl Driver {
             reports,
             watches: ByWatch::default(),
             connections: HashMap::new(),
+            unapplied: UnappliedReports::default(),
             lookups,
             loads,
             #[cfg(feature = "metrics")]
@@ -212,6 +216,8 @@ impl Driver {
                 self.engine.unsubscribe_cluster(watch_id, &name, now())
             }
             Command::RequestReresolution { watch_id } => self.engine.request_reresolution(watch_id, now()),
+            // The report follows in `carry_out`.
+            Command::ReportUnapplied { watch_id, reports } => self.unapplied.add(watch_id, reports),
             Command::Unwatch { watch_id } => {
                 // A refused watch was never passed to the engine.
                 let was_known = self.watches.remove(&watch_id).is_some();
@@ -287,6 +293,8 @@ impl Driver {
                 }
             }
         }
+        // After the watches, which are up to date for those who wait.
+        self.unapplied.report(|watch_id| self.engine.unapplied(watch_id));
         let (loads, network) = self.loads();
         loads.carry_out(network);
         self.record_load_reports();
@@ -323,6 +331,7 @@ impl Driver {
 
     /// Ends all watches, so that their streams end.
     fn close_watches(&mut self) {
+        self.unapplied = UnappliedReports::default();
         let watches: Vec<_> = self.watches.drain().map(|(_, watch)| watch).collect();
         for watch in watches.iter().filter_map(Weak::upgrade) {
             watch.close().wake();
@@ -364,6 +373,7 @@ impl Drop for Driver {
                 | Command::SubscribeCluster { .. }
                 | Command::UnsubscribeCluster { .. }
                 | Command::RequestReresolution { .. }
+                | Command::ReportUnapplied { .. }
                 | Command::Status { .. }
                 | Command::LoadsChanged
                 | Command::Shutdown => {}

@@ -34,6 +34,7 @@ mod resolution;
 mod resource_selector;
 mod slot;
 mod status;
+mod unapplied;
 mod watch;
 mod watcher;
 
@@ -52,6 +53,7 @@ pub use self::{
     resolution::Resolution,
     resource_selector::{ResourceSelector, WatchName},
     status::{ClientStatus, LastLoadReport, LoadReportStatus, ResourceStatus, ServerStatus, UpdateError},
+    unapplied::NotAppliedError,
     watch::Watch,
 };
 pub use crate::{
@@ -253,7 +255,8 @@ impl Client {
     /// Calls back with the current state of a resource, if it is known, and with each later one, until the guard is dropped.
     ///
     /// The calls are sequential, in a separate task on the runtime in which the client was built. A slow callback skips states
-    /// and delays nothing else, but must not block its thread for long. If it panics, the task and the watch end.
+    /// and delays nothing else, but must not block its thread for long. If it panics, its watch ends, with an error in the log; the
+    /// client and its other watches go on.
     ///
     /// ```no_run
     /// use xdskit::{Client, client::ChangeGuard, resource::Cluster};

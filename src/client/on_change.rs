@@ -13,11 +13,14 @@ use std::{
 use futures_core::Stream;
 use tokio::{runtime::Handle, task::AbortHandle};
 
+use crate::background::supervise;
+
 /// The registration of a callback, which ends when this guard is dropped.
 ///
 /// Created by [`Client::on_change`](super::Client::on_change) and
 /// [`Client::on_change_all`](super::Client::on_change_all). No call begins after the guard is dropped; a running one
-/// is completed. The runtime drops the callback itself soon after.
+/// is completed. The runtime drops the callback itself soon after. A callback that panics is not called again: its watch ends, with an
+/// error in the log, and the client and its other watches go on.
 #[must_use = "dropping the guard ends the calls"]
 pub struct ChangeGuard {
     /// Set when the calls must end.
@@ -38,14 +41,16 @@ where
     // An abort ends the task at its next `await`. The flag covers the time between the poll of the watch and the call.
     let dropped = Arc::new(AtomicBool::new(false));
     let is_dropped = dropped.clone();
-    let task = runtime.spawn(async move {
+    let calls = async move {
         while let Some(seen) = poll_fn(|cx| Pin::new(&mut watch).poll_next(cx)).await {
             if is_dropped.load(Ordering::Acquire) {
                 return;
             }
             callback(&seen);
         }
-    });
+    };
+    // The end of the calls is that of the watch, for which nobody waits.
+    let task = runtime.spawn(supervise("callback of a watch", calls, |_| {}));
     ChangeGuard { dropped, task: task.abort_handle() }
 }
 

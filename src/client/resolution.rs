@@ -4,6 +4,7 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_core::Stream;
@@ -13,6 +14,7 @@ use super::{
     command::Command,
     pool::Share,
     registry::{SharedWatch, WatchValue},
+    unapplied::{self, NotAppliedError},
     watcher::Watcher,
 };
 #[cfg(feature = "tower")]
@@ -128,6 +130,33 @@ impl Resolution {
         condition: impl FnMut(&Result<Arc<Snapshot>, WatchError>) -> bool,
     ) -> Option<Result<Arc<Snapshot>, WatchError>> {
         self.watcher.wait_for(condition).await.map(owned)
+    }
+
+    /// Waits until the [latest](Self::latest) state follows all resources that the client has accepted when this is called, at most
+    /// for the limit.
+    ///
+    /// An ACK of the client is no sign of that: new routes wait for the clusters that they name, and deleted clusters stay in use for
+    /// [`deletion_grace`](super::ClientBuilder::deletion_grace). Resources that are accepted during the wait are waited for as well.
+    /// After a shutdown of the client, it returns at once. It yields no state.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # use xdskit::{Resolution, testing::{ExpectTimeout, TestControlPlane}};
+    /// # use xdskit::control_plane::type_url::ROUTE_CONFIGURATION;
+    /// # async fn check(server: TestControlPlane, shop: Resolution) -> Result<(), Box<dyn std::error::Error>> {
+    /// server.expect_ack(ROUTE_CONFIGURATION).await?;
+    /// shop.wait_until_applied(Duration::from_secs(10)).await?; // now `shop.latest()` has the new routes
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Something accepted was not in use within the limit. The error has the reason, such as a cluster whose endpoints are unknown.
+    ///
+    /// # Cancel safety
+    /// It can be dropped at any time.
+    pub async fn wait_until_applied(&self, limit: Duration) -> Result<(), NotAppliedError> {
+        unapplied::wait_until_applied(self.watcher.watch(), limit).await
     }
 
     /// Subscribes to a cluster. Until the subscription is dropped, snapshots contain the cluster as soon as it is known, with or

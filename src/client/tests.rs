@@ -273,6 +273,7 @@ fn text(seen: &Observed<Text>) -> Option<&'static str> {
     seen.resource().map(|text| text.0)
 }
 
+mod callbacks;
 mod costs;
 #[cfg(feature = "tower")]
 mod discover;

@@ -49,7 +49,7 @@ pub use self::{
     metadata::{InvalidMetadata, Metadata},
     node::{CLIENT_FEATURES, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
     server::{
-        AllowedGrpcService, ApiType, Keepalive, Polling, Server, ServerBuilder, ServerFeatures,
+        AllowedGrpcService, ApiType, KeepAlive, Polling, Server, ServerBuilder, ServerFeatures,
         TransportApiVersion,
     },
     source::{ConfigSource, PathSource},

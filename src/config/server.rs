@@ -43,13 +43,13 @@ pub struct Server {
     /// The `:authority` of requests to it; `None` for its host and port.
     pub authority: Option<String>,
     /// The keepalive of its connections; `None` for the settings of the client.
-    pub keepalive: Option<Keepalive>,
+    pub keep_alive: Option<KeepAlive>,
 }
 
 /// HTTP/2 pings on the connections to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub struct Keepalive {
+pub struct KeepAlive {
     /// The time between two pings, limited to 30 years. It is doubled when the server reports too many pings.
     pub interval: Duration,
     /// The timeout of the acknowledgement of a ping.
@@ -163,7 +163,7 @@ impl Server {
             polling: None,
             transport_api_version: TransportApiVersion::default(),
             authority: None,
-            keepalive: None,
+            keep_alive: None,
         }
     }
 
@@ -250,7 +250,7 @@ impl Polling {
     }
 }
 
-impl Keepalive {
+impl KeepAlive {
     /// Pings with this interval and timeout.
     ///
     /// Both have to be at least 1 ms, which is checked when the server is built.

@@ -169,8 +169,7 @@ impl Engine {
         self.proceed(now);
     }
 
-    /// Passes an event to the machine of its server. The first steps of a response are made at once if none is in progress, so
-    /// that a small response is published without a further timeout.
+    /// Passes an event to the machine of its server. A small response is published at once, if no other is in progress.
     fn on_stream(&mut self, event: StreamEvent, now: Instant) {
         let stream = event.stream();
         let response = self.authorities.handle_event(&mut self.store, event, now);
@@ -244,11 +243,13 @@ impl Engine {
         Metric::poll(&mut self.authorities, &mut self.store, self.ingest.updates())
     }
 
-    /// Handles the effects of a call, until there are none. While a response is in progress, resolutions wait for its
-    /// end, so that they see all of it together.
-    /// The order matters: effects of rooms before new values, since a value of an internal watch may be outdated by them;
-    /// redirects before resolutions, since a resolution should see the target and not the state in between; collections last,
-    /// since each of the others may add members.
+    /// What keeps the latest state of the resources out of a resolution's published one; `None` if nothing does.
+    pub(crate) fn unapplied(&self, watch_id: WatchId) -> Option<String> {
+        self.ingest.unapplied().or_else(|| self.resolutions.unapplied(watch_id))
+    }
+
+    /// Handles the effects of a call, until there are none. While a response is in progress, resolutions wait for its end.
+    /// Effects of rooms precede new values, which may be outdated by them, and redirects precede resolutions, which see the target.
     fn proceed(&mut self, now: Instant) {
         loop {
             self.route_effects(now);
@@ -392,9 +393,8 @@ impl Engine {
         self.delivery.insert(watch_id, target);
     }
 
-    /// Begins a watch of one name, whose directives define its source.
-    /// An alternative comes first: the name without it may be an inline entry, which is then watched by the alternative's
-    /// primary watch.
+    /// Begins a watch of one name, whose directives define its source. An alternative comes first: the name without it may be an
+    /// inline entry, which is then watched by the alternative's primary watch.
     fn begin_one(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
         let directives = typed.name.directives();
         let alternative = directives.and_then(|directives| directives.alt());
@@ -421,10 +421,10 @@ impl Engine {
             indirections.begin_collection_alternative(store, delivery, watch_id, typed);
             return Ok(WatchTarget::CollectionAlternative);
         }
-        match typed.name.is_list() {
-            true => self.begin_list(watch_id, typed),
-            false => self.begin_name(watch_id, typed, now),
+        if typed.name.is_list() {
+            return self.begin_list(watch_id, typed);
         }
+        self.begin_name(watch_id, typed, now)
     }
 
     /// Begins a watch of a resource or of the members of a glob.

@@ -223,6 +223,12 @@ impl Resolutions {
         std::iter::from_fn(|| resolution.resolver.poll_order()).collect()
     }
 
+    /// What keeps the latest state of the resources out of a resolution's published one; `None` if nothing does, or if there is no
+    /// such resolution.
+    pub(super) fn unapplied(&self, watch_id: WatchId) -> Option<String> {
+        self.resolutions.get(&watch_id)?.resolver.unapplied()
+    }
+
     /// Turns an order of a resolution into a command to the engine; `None` if there is none.
     pub(super) fn follow_order(
         &mut self,

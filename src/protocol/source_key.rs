@@ -163,7 +163,7 @@ impl SourceKey {
     /// The interval of the keepalive pings, if the server has one of its own.
     /// Files and polls have none.
     pub(crate) fn keepalive(&self) -> Option<Duration> {
-        self.server().ok()?.keepalive.map(|own| bounded(own.interval))
+        self.server().ok()?.keep_alive.map(|own| bounded(own.interval))
     }
 
     /// The version of the API, which decides how type URLs are spelled.

@@ -90,12 +90,6 @@ impl Graph {
         mem::take(&mut self.orders)
     }
 
-    /// The clusters that the prepared routes wait for.
-    pub(super) fn delaying(&self) -> impl Iterator<Item = String> {
-        let delaying: Vec<_> = self.usage().delaying().map(ToString::to_string).collect();
-        delaying.into_iter()
-    }
-
     /// Whether the prepared routes can be put into use.
     pub(super) fn is_next_ready(&self) -> bool {
         self.usage().is_next_ready()
@@ -417,7 +411,8 @@ impl Graph {
         }
     }
 
-    fn usage(&self) -> Usage<'_> {
+    /// What the clusters are needed for.
+    pub(super) fn usage(&self) -> Usage<'_> {
         Usage { nodes: &self.nodes, descendants: &self.descendants, routed: &self.routed }
     }
 

@@ -108,6 +108,29 @@ impl Resolver {
         self.graph.next_timeout().into_iter().chain(self.routing_timeout()).min()
     }
 
+    /// What keeps the latest state of the resources out of the published one, as the end of a sentence; `None` if nothing does.
+    ///
+    /// To be called after [`process`](Self::process).
+    pub(crate) fn unapplied(&self) -> Option<String> {
+        if let Some(next) = &self.next {
+            let names = some_of(self.graph.usage().delaying().map(ToString::to_string));
+            return Some(format!("newer routes {:?} wait for the clusters {names}", next.routes.name));
+        }
+        let usage = self.graph.usage();
+        let is_unresolved = self.current.is_none() && self.failed.is_none();
+        if self.stale || is_unresolved || usage.expects_routes() {
+            return Some("the routes are not known yet".to_owned());
+        }
+        if self.routing_timeout().is_some() {
+            return Some("a deleted resource above the clusters is still in use".to_owned());
+        }
+        // Without a tree, the clusters of the last one are in no snapshot.
+        self.current.as_ref()?;
+        let mut outdated = usage.outdated().map(ToString::to_string).peekable();
+        outdated.peek()?;
+        Some(format!("the latest configuration of the clusters {} is not complete", some_of(outdated)))
+    }
+
     /// Processes all updates, and all due work.
     pub(crate) fn process(&mut self, now: Instant) {
         self.stale |= self.routing_timeout().is_some_and(|until| until <= now);
@@ -228,7 +251,7 @@ impl Resolver {
             Some(next) => failed.and(&format!(
                 "; newer routes {:?} wait for the clusters {}",
                 next.routes.name,
-                some_of(self.graph.delaying())
+                some_of(self.graph.usage().delaying().map(ToString::to_string))
             )),
         });
         if let Some(failure) = failure.as_ref().filter(|_| self.published != failure) {

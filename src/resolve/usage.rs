@@ -69,6 +69,19 @@ impl Usage<'_> {
         self.nodes.index().unready().iter().filter(|name| self.is_next(name))
     }
 
+    /// The clusters of the routes in use that snapshots show by an earlier configuration, or with endpoints that were removed, in the
+    /// order of their names.
+    pub(super) fn outdated(&self) -> impl Iterator<Item = &Arc<str>> {
+        let index = self.nodes.index();
+        index.unready().union(index.in_grace()).filter(|name| {
+            let node = self.nodes.get(name);
+            // An overdue cluster serves for what is in `delaying`, or for an aggregate that is listed by itself.
+            let waits = node.is_some_and(|node| !node.phase().is_overdue());
+            let is_current = node.is_some_and(|node| node.roots().current);
+            waits && (is_current || self.descendants.current.contains(*name))
+        })
+    }
+
     /// Whether all clusters of the next routes are ready. While others serve, the routes wait for clusters that are missing only
     /// because the server cannot be reached, and for a while for those that do not exist: the error may be older than the routes.
     pub(super) fn is_next_ready(&self) -> bool {
@@ -115,6 +128,11 @@ impl Usage<'_> {
             false if serves && is_succeeded => Some(Retention::Overdue(grace)),
             false => None,
         }
+    }
+
+    /// Whether routes are expected that are not known yet.
+    pub(super) fn expects_routes(&self) -> bool {
+        matches!(self.routed.next(), Next::Unknown)
     }
 
     /// Whether routes are prepared.

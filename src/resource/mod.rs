@@ -28,6 +28,7 @@ mod extension;
 mod extension_config;
 mod inspected;
 mod parts;
+mod prost_message;
 mod registry;
 mod remarks;
 mod routes;
@@ -82,6 +83,7 @@ pub use listener::Listener;
 pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;
 pub use outlier::OutlierDetection;
+pub use prost_message::Prost;
 pub use registry::Registry;
 pub use remarks::{LeftOut, Remarks};
 pub use route::RouteConfiguration;
@@ -93,8 +95,8 @@ pub use virtual_host::VirtualHost;
 
 /// A type of resource that can be watched.
 ///
-/// The crate implements it for the types of the xDS protocol; an application can implement it for types of its own, with
-/// any type URL:
+/// The crate implements it for the types of the xDS protocol. Messages of an application are resources by [`Prost`], without rules. An
+/// application can implement it for types of its own, with any type URL:
 ///
 /// ```
 /// use bytes::Bytes;

@@ -15,11 +15,14 @@ use super::{
     loads::{self, TakenLoads},
     record::{AnswerKind, Log, RecordedRequest, Recorder, Requests},
 };
-use crate::control_plane::{
-    self, AnyResource, Headers, LoadFault, LoadReport, LoadReporting, LoadTotals, Loads, Response,
-    ServerHandle,
-    session::{Answer, Held},
-    store::{Transaction, loads::ClusterLoad},
+use crate::{
+    Resource,
+    control_plane::{
+        self, AnyResource, Headers, LoadFault, LoadReport, LoadReporting, LoadTotals, Loads, Response,
+        ServerHandle,
+        session::{Answer, Held},
+        store::{Transaction, loads::ClusterLoad},
+    },
 };
 
 /// A management server on loopback for the tests of an application, with faults and expectations.
@@ -135,9 +138,28 @@ impl TestControlPlane {
         self.inner.set(resource)
     }
 
-    /// Removes one resource. Returns whether it existed.
+    /// Removes one resource, by its type URL. Returns whether it existed.
     pub fn remove(&self, type_url: &str, name: &str) -> bool {
         self.inner.remove(type_url, name)
+    }
+
+    /// Removes one resource of a type that clients parse. Returns whether it existed.
+    ///
+    /// ```
+    /// use xdskit::{
+    ///     resource::Cluster,
+    ///     testing::{TestControlPlane, resources::cluster},
+    /// };
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() {
+    /// let control_plane = TestControlPlane::start().await;
+    /// control_plane.set(cluster("shop"));
+    /// assert!(control_plane.remove_resource::<Cluster>("shop"));
+    /// # }
+    /// ```
+    pub fn remove_resource<T: Resource>(&self, name: &str) -> bool {
+        self.inner.remove(T::TYPE_URL, name)
     }
 
     /// Sets an error in place of a resource, with the number of a gRPC status code; see [`Transaction::set_error`].

@@ -304,7 +304,9 @@ fn client_of(setup: Setup, servers: impl IntoIterator<Item = std::net::SocketAdd
     let node = Bootstrap::builder().node(Node::new(NODE));
     let bootstrap = servers.into_iter().fold(node, |bootstrap, addr| bootstrap.server(server(addr)));
     let builder = Client::builder(bootstrap.build().expect("the bootstrap is valid"));
-    setup.client(builder.keepalive(Duration::from_secs(1), Duration::from_secs(1)))
+    setup.client(
+        builder.keep_alive_interval(Duration::from_secs(1)).keep_alive_timeout(Duration::from_secs(1)),
+    )
 }
 
 /// The percentage of requests to the canary of the service cart.

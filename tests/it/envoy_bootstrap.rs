@@ -11,7 +11,7 @@ use crate::common::{
 };
 use xdskit::{
     Client, ResourceSelector,
-    config::{Bootstrap, Keepalive},
+    config::{Bootstrap, KeepAlive},
     control_plane,
     error::Code,
     pb::envoy::config::core::v3::{
@@ -208,8 +208,8 @@ async fn the_newest_editions_bootstrap_works_as_it_is_printed() {
     let document = at(&server, NEWEST);
     let bootstrap = load(&document);
     assert_eq!(bootstrap.node().id, "envoy_node");
-    let keepalive = Keepalive::new(Duration::from_secs(30), Duration::from_secs(5));
-    assert_eq!(bootstrap.servers().next().unwrap().keepalive, Some(keepalive));
+    let keepalive = KeepAlive::new(Duration::from_secs(30), Duration::from_secs(5));
+    assert_eq!(bootstrap.servers().next().unwrap().keep_alive, Some(keepalive));
     let warnings: Vec<_> = bootstrap.warnings().iter().map(|warning| warning.path()).collect();
     let cluster = "static_resources.clusters[0]";
     assert_eq!(
@@ -230,7 +230,7 @@ async fn the_older_editions_bootstrap_works_as_it_is_printed() {
     let without =
         document.replace("      connection_keepalive:\n        interval: 30s\n        timeout: 5s\n", "");
     let without = without.replace("http2_protocol_options:\n", "http2_protocol_options: {}\n");
-    assert_eq!(load(&without).servers().next().unwrap().keepalive, None);
+    assert_eq!(load(&without).servers().next().unwrap().keep_alive, None);
     sees_everything(&client(&without)).await;
 }
 

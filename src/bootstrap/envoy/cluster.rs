@@ -14,7 +14,7 @@ use super::{
     message::Message,
     tls,
 };
-use crate::config::{ChannelCredentials, Keepalive, NamedServers, Server, ServerUri, check_connection};
+use crate::config::{ChannelCredentials, KeepAlive, NamedServers, Server, ServerUri, check_connection};
 
 /// The static clusters. Each is read when the first source names it: clusters of the data plane are not validated.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ pub(super) struct Upstream {
     /// How the connection is secured.
     pub(super) credentials: ChannelCredentials,
     /// How a dead connection is detected.
-    pub(super) keepalive: Option<Keepalive>,
+    pub(super) keepalive: Option<KeepAlive>,
 }
 
 /// The management servers that config sources of resources may name: the static clusters with supported settings. The
@@ -217,7 +217,7 @@ pub(super) fn parse(message: &Message<'_>, field: &str, text: &str) -> Option<Se
 }
 
 /// `connection_keepalive`, at its place in version 3 or in version 2.
-fn keepalive(cluster: &Message<'_>) -> Option<Keepalive> {
+fn keepalive(cluster: &Message<'_>) -> Option<KeepAlive> {
     let mut found = cluster.message("http2_protocol_options").and_then(|options| http2(&options));
     if let Some(options) = cluster.get("typed_extension_protocol_options") {
         for (name, value) in options.entries().unwrap_or_default() {
@@ -232,7 +232,7 @@ fn keepalive(cluster: &Message<'_>) -> Option<Keepalive> {
 }
 
 /// Reads the HTTP options of a cluster.
-fn http(options: &Message<'_>) -> Option<Keepalive> {
+fn http(options: &Message<'_>) -> Option<KeepAlive> {
     options.heed(&["@type"]);
     let mut found = None;
     if let Some(explicit) = options.message("explicit_http_config") {
@@ -244,7 +244,7 @@ fn http(options: &Message<'_>) -> Option<Keepalive> {
 }
 
 /// Reads the HTTP/2 options of a cluster.
-fn http2(options: &Message<'_>) -> Option<Keepalive> {
+fn http2(options: &Message<'_>) -> Option<KeepAlive> {
     let settings = options.message("connection_keepalive");
     let found = settings.and_then(|settings| {
         let timeout = settings.duration("timeout");
@@ -253,9 +253,9 @@ fn http2(options: &Message<'_>) -> Option<Keepalive> {
         }
         let interval = settings.duration("interval");
         settings.end();
-        let keepalive = Keepalive::new(interval.unwrap_or(INTERVAL), timeout?);
+        let keepalive = KeepAlive::new(interval.unwrap_or(INTERVAL), timeout?);
         if let Err((field, reason)) = check_connection(None, Some(keepalive)) {
-            settings.fail(field.trim_start_matches("keepalive."), reason);
+            settings.fail(field.trim_start_matches("keep_alive."), reason);
         }
         Some(keepalive)
     });
@@ -276,7 +276,7 @@ impl Upstream {
             polling: None,
             transport_api_version: Default::default(),
             authority: authority.map(str::to_owned),
-            keepalive: self.keepalive,
+            keep_alive: self.keepalive,
         }
     }
 }

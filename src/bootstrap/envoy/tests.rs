@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{
-        ApiType, Bootstrap, CallCredentials, ChannelCredentials, ConfigSource, CustomCredentials, Keepalive,
+        ApiType, Bootstrap, CallCredentials, ChannelCredentials, ConfigSource, CustomCredentials, KeepAlive,
         PathSource, Polling, Server, ServerAddress, TlsConfig, TransportApiVersion,
     },
     name::ResourceName,

@@ -94,7 +94,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
     pub(super) async fn run(&mut self) -> Result<Responded, Status> {
         let mut seen = None;
         loop {
-            let span = self.call.telemetry.begin_attempt();
+            let span = self.call.telemetry.begin_attempt(self.head.path());
             let failure = match pin!(self.attempt(seen)).instrument(span).await {
                 Ok(responded) => return Ok(responded),
                 Err(failure) => failure,
@@ -258,6 +258,9 @@ impl<'a, 'c> Attempts<'a, 'c> {
             if let Some(name) = name {
                 request.headers_mut().insert(name, value);
             }
+        }
+        if let Some(propagator) = &self.call.context.propagator {
+            propagator.inject(request.headers_mut());
         }
         let sent = attempt.handle().send(request, is_end);
         sent.map_err(|error| match error {

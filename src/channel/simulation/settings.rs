@@ -78,7 +78,7 @@ impl BuilderSetting {
                 builder.keep_alive_interval(Duration::from_secs(10)).keep_alive_timeout(timeout)
             }
             Self::KeepAliveWithoutCalls(enabled) => {
-                builder.keep_alive_interval(Duration::from_secs(10)).keep_alive_without_calls(enabled)
+                builder.keep_alive_interval(Duration::from_secs(10)).keep_alive_while_idle(enabled)
             }
             Self::DrainLimit(limit) => builder.drain_limit(limit),
             Self::ShareConnections(share) => builder.share_connections(share),

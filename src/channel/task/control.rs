@@ -7,9 +7,12 @@ use tokio::sync::{
     oneshot,
 };
 
-use crate::balance::{
-    connect_request::ConnectRequest,
-    status::{ClusterStatus, LeafStatus},
+use crate::{
+    balance::{
+        connect_request::ConnectRequest,
+        status::{ClusterStatus, LeafStatus},
+    },
+    client::Resolution,
 };
 
 /// Requests of calls and handles to the task of their channel.
@@ -30,6 +33,10 @@ pub(in crate::channel) enum Control {
     Release,
     /// The application ends the delays between attempts to connect.
     ResetBackoff,
+    /// The application requests the resolution of the target, which begins if the channel is idle.
+    Resolution(oneshot::Sender<Resolution>),
+    /// The application waits until calls use the latest state of the resolution.
+    UseLatest(oneshot::Sender<()>),
     /// The application requests the state of the clusters.
     Status(oneshot::Sender<Collected>),
     /// The application shuts the channel down; `done` is dropped or sent at its end.

@@ -50,7 +50,7 @@ impl CallRecording {
     pub fn call(&self) {
         let mut call = self.telemetry.begin(&self.request);
         let attributes = CallAttributes::default().with_labels(call.pick_labels());
-        call.begin_attempt();
+        call.begin_attempt("/");
         call.on_pick(&attributes);
         call.on_stream(&self.cluster, self.endpoint);
         if call.counts_bytes() {

@@ -81,6 +81,10 @@ struct CallRecord {
     just_begun: Option<Instant>,
     /// The number of attempts so far.
     attempts: u32,
+    /// The number of these that repeat a request which no server has processed.
+    transparent_retries: u32,
+    /// Whether the next attempt is one of these.
+    repeats_transparently: bool,
     /// The retries so far.
     retried: Retried,
     /// The begin of the delay before a retry, while it lasts.
@@ -99,6 +103,17 @@ struct AttemptRecord {
     received: MessageBytes,
     /// The labels of its last pick.
     labels: PickLabels,
+}
+
+/// The position of an attempt among those of its call.
+#[derive(Debug, Clone, Copy)]
+struct AttemptNumber {
+    /// The number of the attempt, from 1 on.
+    number: u32,
+    /// The number of attempts before, without those that repeat a request which no server has processed.
+    previous: u32,
+    /// Whether it repeats such a request.
+    is_transparent: bool,
 }
 
 /// A span that takes little room in a call if it is disabled.
@@ -134,7 +149,17 @@ impl Telemetry {
         });
         let begin = metered.as_ref().map(|_| Instant::now());
         let (retried, delayed_since) = (Retried::default(), None);
-        let call = Some(CallRecord { span, begin, just_begun: begin, attempts: 0, retried, delayed_since });
+        let call = CallRecord {
+            span,
+            begin,
+            just_begun: begin,
+            attempts: 0,
+            transparent_retries: 0,
+            repeats_transparently: false,
+            retried,
+            delayed_since,
+        };
+        let call = Some(call);
         CallTelemetry { metered, call, attempt: None }
     }
 }
@@ -167,7 +192,7 @@ impl CallTelemetry {
     }
 
     /// Begins the record of an attempt, unless one goes on with another connection (CH2.22). Returns its span.
-    pub(super) fn begin_attempt(&mut self) -> Span {
+    pub(super) fn begin_attempt(&mut self, path: &str) -> Span {
         let Some(call) = &mut self.call else { return Span::none() };
         let attempt = self.attempt.get_or_insert_with(|| {
             let begin = self.metered.as_ref().map(|metered| {
@@ -176,9 +201,9 @@ impl CallTelemetry {
             });
             call.retried.retries += u32::from(call.delayed_since.is_some());
             call.end_delay(begin);
-            call.attempts += 1;
+            let number = call.next_attempt();
             let span = call.span.0.as_ref();
-            let span = span.map_or_else(Span::none, |span| attempt_span(span, call.attempts));
+            let span = span.map_or_else(Span::none, |span| attempt_span(span, path, number));
             let span = CheapSpan::new(span);
             let (sent, received) = (Sent::Known(0), MessageBytes::default());
             AttemptRecord { span, begin, sent, received, labels: PickLabels::default() }
@@ -262,6 +287,7 @@ impl CallTelemetry {
     pub(super) fn on_transparent_retry(&mut self) {
         if let Some(call) = &mut self.call {
             call.retried.transparent += 1;
+            call.repeats_transparently = true;
         }
     }
 
@@ -311,6 +337,15 @@ impl Drop for CallTelemetry {
 }
 
 impl CallRecord {
+    /// Counts the next attempt.
+    fn next_attempt(&mut self) -> AttemptNumber {
+        let is_transparent = mem::take(&mut self.repeats_transparently);
+        self.transparent_retries += u32::from(is_transparent);
+        let previous = self.attempts - self.transparent_retries.min(self.attempts);
+        self.attempts += 1;
+        AttemptNumber { number: self.attempts, previous, is_transparent }
+    }
+
     /// Ends the delay before a retry.
     fn end_delay(&mut self, now: Option<Instant>) {
         if let (Some(since), Some(now)) = (self.delayed_since.take(), now) {
@@ -364,13 +399,16 @@ fn call_span(target: &str, path: &str) -> Span {
     )
 }
 
-/// Creates the span of an attempt.
-fn attempt_span(call: &Span, number: u32) -> Span {
+/// Creates the span of an attempt (A72).
+fn attempt_span(call: &Span, path: &str, attempt: AttemptNumber) -> Span {
     debug_span!(
         target: TARGET,
         parent: call,
         "attempt",
-        number,
+        otel.name = %format_args!("Attempt.{}", path.trim_start_matches('/')),
+        number = attempt.number,
+        "previous-rpc-attempts" = attempt.previous,
+        "transparent-retry" = attempt.is_transparent,
         cluster = Empty,
         endpoint = Empty,
         code = Empty,
@@ -391,7 +429,7 @@ mod tests {
         // Reading tokio's clock here would be that of the system, so that its absence shows in what is kept.
         let mut none = Telemetry::new(None, "xds:///shop".into()).begin(&request);
         assert!(none.metered.is_none() && none.call.is_none());
-        assert!(none.begin_attempt().is_disabled() && none.attempt.is_none());
+        assert!(none.begin_attempt("/shop.Cart/Add").is_disabled() && none.attempt.is_none());
         assert!(none.pick_labels().is_none() && !none.counts_bytes());
         none.on_delay();
         none.end(Code::Ok);

@@ -1,5 +1,7 @@
 //! The spans of calls and attempts.
 
+use h2::Reason;
+
 use super::*;
 use crate::test_log::Log;
 
@@ -23,13 +25,19 @@ async fn ch9_21_a_call_and_its_attempts_are_spans_that_end_with_them() {
     let call = r#"call{otel.name=Sent.shop.Cart/Add otel.kind="client" target_name="xds:///shop" method="shop.Cart/Add""#;
     let sent = r#"cluster="ch9_21" endpoint=ADDRESS"#;
     let both = format!("{call} {sent} {sent}");
-    let expected = [
-        format!("TRACE {call} {sent}}}:attempt{{number=1 {sent}}}: xdskit::call: request sent {sent}"),
+    let attempt = |number, previous| {
         format!(
-            "DEBUG {call} {sent}}}:attempt{{number=1 {sent} code=\"UNAVAILABLE\" otel.status_code=\"ERROR\"}}: xdskit::call: close"
+            "attempt{{otel.name=Attempt.shop.Cart/Add number={number} previous-rpc-attempts={previous} transparent-retry=false"
+        )
+    };
+    let (first, second) = (attempt(1, 0), attempt(2, 1));
+    let expected = [
+        format!("TRACE {call} {sent}}}:{first} {sent}}}: xdskit::call: request sent {sent}"),
+        format!(
+            "DEBUG {call} {sent}}}:{first} {sent} code=\"UNAVAILABLE\" otel.status_code=\"ERROR\"}}: xdskit::call: close"
         ),
-        format!("TRACE {both}}}:attempt{{number=2 {sent}}}: xdskit::call: request sent {sent}"),
-        format!("DEBUG {both}}}:attempt{{number=2 {sent} code=\"OK\"}}: xdskit::call: close"),
+        format!("TRACE {both}}}:{second} {sent}}}: xdskit::call: request sent {sent}"),
+        format!("DEBUG {both}}}:{second} {sent} code=\"OK\"}}: xdskit::call: close"),
         format!("DEBUG {both} code=\"OK\" attempts=2}}: xdskit::call: close"),
     ];
     assert_eq!(lines(&log, peer.address), expected);
@@ -72,4 +80,72 @@ async fn ch9_20_ch9_21_a_subscriber_that_does_not_want_them_gets_no_spans() {
             .iter()
             .all(|line| !line.contains("xdskit::call") && !line.contains("call{"))
     );
+}
+
+#[tokio::test]
+async fn a72_an_attempt_that_repeats_an_unprocessed_request_is_a_transparent_retry() {
+    let (log, _guard) = Log::start("xdskit::call=debug");
+    let mut peer = Peer::start().await;
+    let mesh = Mesh::start("a72_transparent", &[&peer]).await;
+    let call = mesh.get("/shop.Cart/Add");
+    peer.request().await.reset(Reason::REFUSED_STREAM);
+    peer.request().await.respond();
+    soon(call).await.unwrap().unwrap();
+    let lines = lines(&log, peer.address);
+    let attempts: Vec<_> =
+        lines.iter().filter_map(|line| line.split_once("/Add number=")).map(|(_, end)| &end[..47]).collect();
+    let expected = [
+        "1 previous-rpc-attempts=0 transparent-retry=fal",
+        "2 previous-rpc-attempts=0 transparent-retry=tru",
+    ];
+    assert_eq!(attempts, expected);
+}
+
+#[tokio::test]
+async fn a72_the_propagator_adds_the_span_of_each_attempt_to_its_headers() {
+    let (_log, _guard) = Log::start("xdskit::call=debug,test=debug");
+    let mut peer = Peer::start().await;
+    let name = "a72_propagator";
+    let mesh = Mesh::with(name, &[&peer], |builder| {
+        builder.propagate(|span, headers| {
+            let of = span.metadata().map_or("none", |metadata| metadata.name());
+            let id = span.id().map_or(0, |id| id.into_u64());
+            headers.insert("x-trace", format!("{of} {id}").parse().unwrap());
+        })
+    })
+    .await;
+    let route = retries::with_policy(route::prefix("").cluster(name), retries::policy("unavailable", 1));
+    mesh.server.set(route_config("routes").virtual_host(["*"], [route]));
+    let call = mesh.get("/shop.Cart/Add");
+    let first = peer.request().await;
+    let trace = |received: &peer::Received| received.header("x-trace").unwrap().to_owned();
+    let first_trace = trace(&first);
+    first.fail(Code::Unavailable, &[]);
+    let second = peer.request().await;
+    let second_trace = trace(&second);
+    second.respond();
+    soon(call).await.unwrap().unwrap();
+    assert!(first_trace.starts_with("attempt ") && second_trace.starts_with("attempt "), "{second_trace}");
+    assert_ne!(first_trace, second_trace, "each attempt has a span of its own");
+}
+
+#[tokio::test]
+async fn a72_the_propagator_has_the_span_of_the_caller_while_spans_of_attempts_are_disabled() {
+    let (_log, _guard) = Log::start("test=debug");
+    let mut peer = Peer::start().await;
+    let name = "a72_caller";
+    let mesh = Mesh::with(name, &[&peer], |builder| {
+        builder.propagate(|span, headers| {
+            let of = span.metadata().map_or("none", |metadata| metadata.name());
+            headers.insert("x-trace", of.parse().unwrap());
+        })
+    })
+    .await;
+    let calls = mesh.begin("/a", Given::default());
+    let span = tracing::debug_span!(target: "test", "handler");
+    let call = tokio::spawn(tracing::Instrument::instrument(finish(calls), span));
+    let received = peer.request().await;
+    assert_eq!(received.header("x-trace"), Some("handler"));
+    received.respond();
+    soon(call).await.unwrap().unwrap();
 }

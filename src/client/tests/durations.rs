@@ -12,7 +12,11 @@ async fn a_duration_of_the_greatest_length_means_never() {
     let never = Duration::MAX;
     let network = Network::default();
     let builder = network.client().resource_timeout(never).idle_stream_timeout(never).deletion_grace(never);
-    let builder = builder.dns_refresh(never).keepalive(never, never).connect_timeout(never);
+    let builder = builder
+        .dns_refresh(never)
+        .keep_alive_interval(never)
+        .keep_alive_timeout(never)
+        .connect_timeout(never);
     let builder = builder.polling(Polling::every(never).with_request_timeout(never));
     let (client, driver) = builder.build_with_driver().unwrap();
     let driver = tokio::spawn(driver);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::config::{
-    ApiType, CallCredentials, ChannelCredentials, ConfigError, CustomCredentials, Keepalive, Metadata,
+    ApiType, CallCredentials, ChannelCredentials, ConfigError, CustomCredentials, KeepAlive, Metadata,
     Polling, Server, ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, ValidationError,
     uri::Security,
 };
@@ -31,7 +31,7 @@ pub struct ServerBuilder {
     /// The name of the server in requests, if it is not that of the URI.
     authority: Option<String>,
     /// How a dead connection is detected.
-    keepalive: Option<Keepalive>,
+    keep_alive: Option<KeepAlive>,
 }
 
 impl ServerBuilder {
@@ -47,7 +47,7 @@ impl ServerBuilder {
             polling: None,
             transport_api_version: TransportApiVersion::default(),
             authority: None,
-            keepalive: None,
+            keep_alive: None,
         }
     }
 
@@ -114,8 +114,8 @@ impl ServerBuilder {
     }
 
     /// Sets the keepalive of connections to this server, in place of the client's settings.
-    pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
-        self.keepalive = Some(keepalive);
+    pub fn keep_alive(mut self, keep_alive: KeepAlive) -> Self {
+        self.keep_alive = Some(keep_alive);
         self
     }
 
@@ -174,7 +174,7 @@ impl ServerBuilder {
             problems.push(ValidationError::new(format!("{path}.{field}"), reason));
         }
         let authority = self.authority.as_deref();
-        if let Err((field, reason)) = check_connection(authority, self.keepalive) {
+        if let Err((field, reason)) = check_connection(authority, self.keep_alive) {
             problems.push(ValidationError::new(format!("{path}.{field}"), reason));
         }
         (problems.len() == before).then_some(Server {
@@ -187,7 +187,7 @@ impl ServerBuilder {
             polling: self.polling,
             transport_api_version: self.transport_api_version,
             authority: self.authority,
-            keepalive: self.keepalive,
+            keep_alive: self.keep_alive,
         })
     }
 }
@@ -214,19 +214,19 @@ pub(crate) fn check_polling(
 /// least 1 ms. Returns the invalid field and the reason.
 pub(crate) fn check_connection(
     authority: Option<&str>,
-    keepalive: Option<Keepalive>,
+    keep_alive: Option<KeepAlive>,
 ) -> Result<(), (&'static str, &'static str)> {
     // The characters of a host and a port in RFC 3986, without the `@` after a user.
     let fits = |c: u8| c.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&c);
     if authority.is_some_and(|authority| authority.is_empty() || !authority.bytes().all(fits)) {
         return Err(("authority", "must be a host, and a port if there is one"));
     }
-    match keepalive {
-        Some(keepalive) if keepalive.interval < SHORTEST_DELAY => {
-            Err(("keepalive.interval", "must be at least 1 ms"))
+    match keep_alive {
+        Some(keep_alive) if keep_alive.interval < SHORTEST_DELAY => {
+            Err(("keep_alive.interval", "must be at least 1 ms"))
         }
-        Some(keepalive) if keepalive.timeout < SHORTEST_DELAY => {
-            Err(("keepalive.timeout", "must be at least 1 ms"))
+        Some(keep_alive) if keep_alive.timeout < SHORTEST_DELAY => {
+            Err(("keep_alive.timeout", "must be at least 1 ms"))
         }
         Some(_) | None => Ok(()),
     }

@@ -155,6 +155,11 @@ impl Ingest {
         self.pending.front().is_some_and(PendingResponse::has_begun)
     }
 
+    /// Why the resolutions may not show the accepted resources, since they wait for the end of a response.
+    pub(super) fn unapplied(&self) -> Option<String> {
+        self.is_in_progress().then(|| "a response is being applied".to_owned())
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.pending.is_empty()
     }

@@ -1,8 +1,12 @@
-use super::{ads, any, builder, socket_address};
+use super::{
+    LbPolicyBuilder, OutlierDetectionBuilder, UpstreamTlsBuilder, ads, any, builder, lb_policies, number,
+    socket_address,
+};
 use crate::pb::envoy::{
     config::{
         cluster::v3::{
-            Cluster,
+            CircuitBreakers, Cluster,
+            circuit_breakers::Thresholds,
             cluster::{ClusterDiscoveryType, CustomClusterType, DiscoveryType, EdsClusterConfig},
         },
         core::v3::{ConfigSource, SelfConfigSource, config_source::ConfigSourceSpecifier},
@@ -83,6 +87,42 @@ impl ClusterBuilder {
         let this_server = ConfigSourceSpecifier::Self_(SelfConfigSource::default());
         let source = ConfigSource { config_source_specifier: Some(this_server), ..ConfigSource::default() };
         self.message.lrs_server = Some(source);
+        self
+    }
+
+    /// Secures the connections to the endpoints, for channels with `xds_credentials`.
+    #[must_use]
+    pub fn tls(mut self, tls: UpstreamTlsBuilder) -> Self {
+        self.message.transport_socket = Some(tls.into_socket());
+        self
+    }
+
+    /// Sets the load balancing policy; `round_robin` by default.
+    #[must_use]
+    pub fn lb_policy(self, policy: LbPolicyBuilder) -> Self {
+        self.lb_policies([policy])
+    }
+
+    /// Sets several load balancing policies, of which clients use the first that they support.
+    #[must_use]
+    pub fn lb_policies(mut self, policies: impl IntoIterator<Item = LbPolicyBuilder>) -> Self {
+        self.message.load_balancing_policy = Some(lb_policies::list(policies));
+        self
+    }
+
+    /// Enables outlier detection.
+    #[must_use]
+    pub fn outlier_detection(mut self, detection: OutlierDetectionBuilder) -> Self {
+        self.message.outlier_detection = Some(detection.into_message());
+        self
+    }
+
+    /// Limits the requests of a client in flight; 1024 by default.
+    #[must_use]
+    pub fn max_requests(mut self, limit: u32) -> Self {
+        let thresholds = Thresholds { max_requests: number(limit), ..Thresholds::default() };
+        self.message.circuit_breakers =
+            Some(CircuitBreakers { thresholds: vec![thresholds], ..CircuitBreakers::default() });
         self
     }
 

@@ -1,21 +1,21 @@
-use super::{RouteConfigBuilder, ScopeBuilder, ads, any, builder};
+use std::time::Duration;
+
+use prost::Message;
+
+use super::{HttpFilterBuilder, RouteConfigBuilder, ScopeBuilder, ads, any, builder, duration};
 use crate::pb::envoy::{
     config::{
         core::v3::ConfigSource,
         listener::v3::{ApiListener, Listener},
     },
-    extensions::filters::{
-        http::router::v3::Router,
-        network::http_connection_manager::v3::{
-            HttpConnectionManager, HttpFilter, Rds, ScopedRds, ScopedRouteConfigurationsList, ScopedRoutes,
-            http_connection_manager::RouteSpecifier,
-            http_filter::ConfigType,
-            scoped_routes::{
-                ConfigSpecifier, ScopeKeyBuilder,
-                scope_key_builder::{
-                    FragmentBuilder,
-                    fragment_builder::{self, HeaderValueExtractor, header_value_extractor::ExtractType},
-                },
+    extensions::filters::network::http_connection_manager::v3::{
+        HttpConnectionManager, Rds, ScopedRds, ScopedRouteConfigurationsList, ScopedRoutes,
+        http_connection_manager::RouteSpecifier,
+        scoped_routes::{
+            ConfigSpecifier, ScopeKeyBuilder,
+            scope_key_builder::{
+                FragmentBuilder,
+                fragment_builder::{self, HeaderValueExtractor, header_value_extractor::ExtractType},
             },
         },
     },
@@ -25,7 +25,11 @@ use crate::pb::envoy::{
 pub fn listener(name: impl Into<String>) -> ListenerBuilder {
     let name = name.into();
     let routes = name.clone();
-    ListenerBuilder { message: Listener { name, ..Listener::default() } }.rds(routes)
+    // gRPC's clients reject a list of filters without the router.
+    let router = HttpFilterBuilder::router().into_filter("router".to_owned());
+    let manager = HttpConnectionManager { http_filters: vec![router], ..HttpConnectionManager::default() };
+    let message = Listener { name, api_listener: Some(api_listener(&manager)), ..Listener::default() };
+    ListenerBuilder { message }.rds(routes)
 }
 
 /// A builder of a Listener; see [`listener`].
@@ -102,27 +106,52 @@ impl ListenerBuilder {
         }))
     }
 
-    /// Sets an HTTP connection manager with these routes. The router is its only filter: gRPC's clients reject a list without it.
-    fn routes(mut self, routes: RouteSpecifier) -> Self {
-        let router = HttpFilter {
-            name: "router".to_owned(),
-            config_type: Some(ConfigType::TypedConfig(any(ROUTER, &Router {}))),
-            ..HttpFilter::default()
-        };
-        let manager = HttpConnectionManager {
-            route_specifier: Some(routes),
-            http_filters: vec![router],
-            ..HttpConnectionManager::default()
-        };
-        self.message.api_listener = Some(ApiListener { api_listener: Some(any(MANAGER, &manager)) });
+    /// Adds an HTTP filter behind those before it, and before the router, by a name for overrides.
+    #[must_use]
+    pub fn http_filter(self, name: impl Into<String>, filter: impl Into<HttpFilterBuilder>) -> Self {
+        let filter = filter.into().into_filter(name.into());
+        self.edit_manager(|manager| {
+            let router = manager.http_filters.len().saturating_sub(1);
+            manager.http_filters.insert(router, filter);
+        })
+    }
+
+    /// Limits the time of requests without a limit of their route.
+    #[must_use]
+    pub fn max_stream_duration(self, limit: Duration) -> Self {
+        self.edit_manager(|manager| {
+            let options = manager.common_http_protocol_options.get_or_insert_default();
+            options.max_stream_duration = Some(duration(limit));
+        })
+    }
+
+    /// Edits the HTTP connection manager directly.
+    ///
+    /// # Panics
+    /// The listener was edited to have none.
+    #[must_use]
+    pub fn edit_manager(mut self, edit: impl FnOnce(&mut HttpConnectionManager)) -> Self {
+        let any = self.message.api_listener.take().and_then(|api_listener| api_listener.api_listener);
+        let manager = any.and_then(|any| HttpConnectionManager::decode(any.value).ok());
+        let mut manager = manager.expect("a listener that was not edited has a manager");
+        edit(&mut manager);
+        self.message.api_listener = Some(api_listener(&manager));
         self
+    }
+
+    /// Sets the routes of the HTTP connection manager.
+    fn routes(self, routes: RouteSpecifier) -> Self {
+        self.edit_manager(|manager| manager.route_specifier = Some(routes))
     }
 }
 
 builder!(ListenerBuilder: Listener);
 
-/// The type of the router's configuration.
-const ROUTER: &str = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router";
+/// What is in a listener for clients.
+fn api_listener(manager: &HttpConnectionManager) -> ApiListener {
+    ApiListener { api_listener: Some(any(MANAGER, manager)) }
+}
+
 /// The type of an HTTP connection manager.
 const MANAGER: &str =
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";

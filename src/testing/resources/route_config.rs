@@ -1,12 +1,20 @@
-use super::{ads, builder};
+use std::time::Duration;
+
+use super::{HttpFilterBuilder, RetryPolicyBuilder, ads, builder, duration};
 use crate::pb::{
     envoy::{
         config::{
             core::v3::RuntimeFractionalPercent,
             route::v3::{
                 HeaderMatcher, NonForwardingAction, Route, RouteAction, RouteConfiguration, RouteMatch, Vhds,
-                VirtualHost, WeightedCluster, header_matcher::HeaderMatchSpecifier, route::Action,
-                route_action::ClusterSpecifier, weighted_cluster::ClusterWeight,
+                VirtualHost, WeightedCluster,
+                header_matcher::HeaderMatchSpecifier,
+                route::Action,
+                route_action::{
+                    ClusterSpecifier, HashPolicy,
+                    hash_policy::{Header, PolicySpecifier},
+                },
+                weighted_cluster::ClusterWeight,
             },
         },
         r#type::{
@@ -177,6 +185,45 @@ impl RouteBuilder {
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.message.name = name.into();
         self
+    }
+
+    /// Limits the time of requests (`max_stream_duration`, A31). Those with a timeout of their own have the shorter one.
+    #[must_use]
+    pub fn timeout(self, limit: Duration) -> Self {
+        self.edit_action(|action| {
+            action.max_stream_duration.get_or_insert_default().max_stream_duration = Some(duration(limit));
+        })
+    }
+
+    /// Retries requests that fail.
+    #[must_use]
+    pub fn retry(self, policy: RetryPolicyBuilder) -> Self {
+        self.edit_action(|action| action.retry_policy = Some(policy.into_message()))
+    }
+
+    /// Makes the hash of a request of the values of a header, for `ring_hash` and `maglev`. Further headers add to it.
+    #[must_use]
+    pub fn hash_header(self, name: impl Into<String>) -> Self {
+        let header = Header { header_name: name.into(), ..Header::default() };
+        let policy =
+            HashPolicy { policy_specifier: Some(PolicySpecifier::Header(header)), ..HashPolicy::default() };
+        self.edit_action(|action| action.hash_policy.push(policy))
+    }
+
+    /// Gives an HTTP filter of the listener, by its name there, another configuration for this route.
+    #[must_use]
+    pub fn override_filter(mut self, name: impl Into<String>, filter: impl Into<HttpFilterBuilder>) -> Self {
+        self.message.typed_per_filter_config.insert(name.into(), filter.into().into_override());
+        self
+    }
+
+    /// Edits the action of a route to clusters; other routes stay as they are, without it.
+    fn edit_action(self, edit: impl FnOnce(&mut RouteAction)) -> Self {
+        self.edit(|route| {
+            if let Some(Action::Route(action)) = &mut route.action {
+                edit(action);
+            }
+        })
     }
 
     /// Edits the message directly.

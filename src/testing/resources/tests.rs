@@ -219,3 +219,37 @@ fn x12_x13_a_collection_has_locators_and_inline_entries() {
 fn a_collection_has_an_xdstp_name() {
     let _ = collection("shop");
 }
+
+#[test]
+fn clients_accept_all_settings_of_clusters_that_builders_build() {
+    use resource::load_balancing::LbPolicy;
+
+    let providers = ["roots".to_owned()].into();
+    let context = Context::new().with_certificate_providers(&providers);
+    let parsed = |cluster: ClusterBuilder| {
+        resource::Cluster::parse(&cluster.into_message().encode_to_vec().into(), &context).unwrap()
+    };
+    let policy = |policy| parsed(cluster("a").lb_policy(policy)).lb_policy;
+    assert_eq!(policy(lb_policy::round_robin()), LbPolicy::RoundRobin);
+    assert!(
+        matches!(policy(lb_policy::least_request(5)), LbPolicy::LeastRequest(it) if it.choice_count == 5)
+    );
+    let ring = policy(lb_policy::ring_hash(7, 9));
+    assert!(matches!(ring, LbPolicy::RingHash(it) if (it.minimum_ring_size, it.maximum_ring_size) == (7, 9)));
+    assert!(matches!(policy(lb_policy::maglev()), LbPolicy::Maglev(_)));
+    assert!(matches!(policy(lb_policy::pick_first()), LbPolicy::PickFirst(_)));
+    let blackout = Duration::from_millis(1500);
+    let weighted = policy(lb_policy::client_side_weighted_round_robin(blackout));
+    assert!(matches!(weighted, LbPolicy::ClientSideWeightedRoundRobin(it) if it.blackout_period == blackout));
+    assert!(matches!(policy(lb_policy::wrr_locality(lb_policy::maglev())), LbPolicy::WrrLocality(_)));
+    let subset = lb_policy::random_subsetting(3, lb_policy::round_robin());
+    assert!(matches!(policy(subset), LbPolicy::RandomSubsetting(it) if it.subset_size.get() == 3));
+    let unknown = lb_policy::custom("test.Unknown", &Cluster::default());
+    let list = cluster("a").lb_policies([unknown, lb_policy::pick_first(), lb_policy::round_robin()]);
+    assert!(matches!(parsed(list).lb_policy, LbPolicy::PickFirst(_)), "the first that clients support");
+    let detection = parsed(cluster("a").outlier_detection(outlier_detection().success_rate(1900, 5, 100)));
+    let detection = detection.outlier_detection.unwrap();
+    assert!(detection.success_rate.is_some() && detection.failure_percentage.is_none(), "{detection:?}");
+    let tls = parsed(cluster("a").tls(upstream_tls("roots").san("a.example").sni("b.example"))).tls.unwrap();
+    assert_eq!(tls.sni.as_deref(), Some("b.example"));
+}

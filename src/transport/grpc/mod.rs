@@ -73,7 +73,7 @@ impl GrpcTransport {
 
     /// Sets the timeout of the acknowledgement of a keepalive ping: 10 s by default.
     #[must_use]
-    pub fn with_keepalive_timeout(mut self, timeout: Duration) -> Self {
+    pub fn with_keep_alive_timeout(mut self, timeout: Duration) -> Self {
         self.settings.keepalive_timeout = timeout;
         self
     }
@@ -259,7 +259,7 @@ impl Attempt {
             credentials: &self.settings.credentials,
             keepalive: bounded(self.target.keepalive),
             keepalive_timeout: bounded(
-                server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),
+                server.keep_alive.map_or(self.settings.keepalive_timeout, |own| own.timeout),
             ),
             connect_timeout: bounded(self.settings.connect_timeout),
             events: &self.events,

@@ -70,7 +70,7 @@ async fn messages_go_out_one_by_one_while_headers_are_awaited() {
 async fn keepalive_of_the_greatest_length_means_no_pings() {
     let (control_plane, mut events, server) = serve().await;
     let never = Duration::MAX;
-    let transport = GrpcTransport::default().with_connect_timeout(never).with_keepalive_timeout(never);
+    let transport = GrpcTransport::default().with_connect_timeout(never).with_keep_alive_timeout(never);
     let mut peer = Peer::with(&transport, Server::new(server.uri()).insecure(), never);
     peer.open(&mut events).await;
     peer.connection.read();
@@ -252,7 +252,7 @@ async fn a_server_that_does_not_answer_pings_is_given_up() {
         client.read_to_end().await;
     })
     .await;
-    let transport = GrpcTransport::default().with_keepalive_timeout(Duration::from_millis(10));
+    let transport = GrpcTransport::default().with_keep_alive_timeout(Duration::from_millis(10));
     let mut peer = Peer::with(&transport, Server::new(uri).insecure(), Duration::from_millis(10));
     let end = peer.end().await;
     assert_eq!(end.kind, DisconnectKind::Failed(Code::Unavailable));

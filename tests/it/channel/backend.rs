@@ -265,6 +265,7 @@ impl Service<http::Request<Body>> for Echo {
         Box::pin(async move {
             let path = request.uri().path().to_owned();
             let tag = request.headers().get("x-tag").cloned();
+            let agent = request.headers().get("user-agent").cloned();
             let authority = request.uri().authority().map_or_else(String::new, ToString::to_string);
             let client = client_certificate(&request);
             let mut response = match path.as_str() {
@@ -277,6 +278,9 @@ impl Service<http::Request<Body>> for Echo {
             response.headers_mut().insert("x-backend", state.name.parse().unwrap());
             response.headers_mut().insert("x-authority", authority.parse().unwrap());
             response.headers_mut().extend(client.map(|it| (HeaderName::from_static("x-client"), it)));
+            response
+                .headers_mut()
+                .extend(agent.map(|agent| (HeaderName::from_static("x-user-agent"), agent)));
             response.headers_mut().extend(tag.map(|tag| (HeaderName::from_static("x-tag"), tag)));
             Ok(response)
         })

@@ -21,6 +21,29 @@ async fn ch2_7_a_unary_call_reaches_an_endpoint_with_its_path_and_authority() {
 }
 
 #[tokio::test]
+async fn the_user_agent_of_the_application_precedes_that_of_the_library() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    let own = format!("xdskit/{}", env!("CARGO_PKG_VERSION"));
+    let agent = |response: Response<Bytes>| {
+        response.metadata().get("x-user-agent").unwrap().to_str().unwrap().to_owned()
+    };
+    assert_eq!(agent(mesh.call(ECHO, "hello").await.unwrap()), own);
+    let builder = mesh.client.channel("xds:///shop").user_agent("cart/2.1 (test)");
+    let channel = builder.build().unwrap();
+    let response = call(&channel, ECHO, Request::new("hello".into())).await.unwrap();
+    assert_eq!(agent(response), format!("cart/2.1 (test) {own}"));
+    let mut request = Request::new(Bytes::new());
+    request.metadata_mut().insert("user-agent", "another".parse().unwrap());
+    assert_eq!(agent(call(&channel, ECHO, request).await.unwrap()), "another");
+    let error = mesh.client.channel("xds:///shop").user_agent("a\nb").build().unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        r#"the user agent "a\nb" of the channel to xds:///shop is no value of a header"#
+    );
+}
+
+#[tokio::test]
 async fn ch1_17_the_status_of_a_backend_is_passed_on_unchanged() {
     let one = Backend::start("one").await;
     let mesh = Mesh::start(&[&one]).await;

@@ -1,6 +1,8 @@
 //! Calls through a channel, to real servers, by the configuration of an embedded control plane.
 
+mod applied;
 pub(crate) mod backend;
+mod builders;
 mod calls;
 mod cases;
 mod changes;
@@ -29,6 +31,7 @@ use xdskit::{
     Bootstrap, Channel, Client,
     channel::ChannelState,
     client::ClientBuilder,
+    control_plane::AnyResource,
     pb::{
         envoy::config::{
             cluster::v3::{LoadBalancingPolicy, load_balancing_policy::Policy},
@@ -38,7 +41,10 @@ use xdskit::{
     },
     testing::{
         TestControlPlane,
-        resources::{ClusterBuilder, EndpointsBuilder, cluster, endpoints, listener, route, route_config},
+        resources::{
+            ClusterBuilder, EndpointsBuilder, RouteConfigBuilder, cluster, endpoints, listener, route,
+            route_config,
+        },
     },
 };
 
@@ -139,6 +145,21 @@ impl Mesh {
             let channel = channel.clone();
             async move { call(&channel, ECHO, Request::new("hello".into())).await.map(|it| backend_of(&it)) }
         })
+    }
+
+    /// Changes a resource, and waits until calls use it.
+    async fn apply(&self, resource: impl Into<AnyResource>) {
+        let resource = resource.into();
+        let type_url = resource.type_url().to_owned();
+        self.server.set(resource);
+        self.applied(&type_url).await;
+    }
+
+    /// Waits until the client has accepted the current version of a type, and calls use it.
+    async fn applied(&self, type_url: &str) {
+        let version = self.server.version(type_url);
+        while self.server.expect_ack(type_url).await.unwrap().version != version {}
+        self.channel.wait_until_applied(Duration::from_secs(20)).await.unwrap();
     }
 
     async fn ready(&self) {

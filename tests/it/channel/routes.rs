@@ -10,7 +10,7 @@ use super::{
 };
 
 /// Two clusters, `cart` and `pay`, with one backend each.
-async fn two_clusters(routes: xdskit::testing::resources::RouteConfigBuilder) -> (Mesh, Backend, Backend) {
+async fn two_clusters(routes: RouteConfigBuilder) -> (Mesh, Backend, Backend) {
     let (one, two) = (Backend::start("one").await, Backend::start("two").await);
     let mesh = Mesh::start(&[&one]).await;
     mesh.server.set(cluster("pay"));

@@ -25,7 +25,7 @@ async fn equal_clients_share_a_stream_if_configured(transport: Transport) {
     let shared = [equal().shared().unwrap(), equal().shared().unwrap()];
     let apart = equal().build().unwrap();
     let patient = equal().resource_timeout(Duration::from_secs(60)).shared().unwrap();
-    let slow = equal().keepalive(Duration::from_secs(30), Duration::from_secs(5)).shared().unwrap();
+    let slow = equal().keep_alive_timeout(Duration::from_secs(5)).shared().unwrap();
     let scoped = equal().scope("mine").shared().unwrap();
     let node = Bootstrap::builder().node(Node::new("other")).server(Server::new(server.uri()).insecure());
     let other = transport.builder_from(node.build().unwrap()).shared().unwrap();

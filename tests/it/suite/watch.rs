@@ -108,6 +108,21 @@ async fn on_change_calls_until_its_guard_is_dropped(transport: Transport) {
 }
 
 #[apply(every_transport)]
+async fn ready_after_a_shutdown_is_the_last_state_and_cancelled_without_one(transport: Transport) {
+    let (_, server) = serve(&[("shop", "one")]).await;
+    let client = client(transport, &server);
+    let mut shop = client.watch::<Cluster>("shop");
+    soon(shop.ready()).await.unwrap();
+    client.shutdown().await;
+    for _ in 0..2 {
+        assert_eq!(soon(shop.ready()).await.unwrap().note, "one");
+    }
+    assert!(soon(shop.next()).await.is_none());
+    let late = soon(client.watch::<Cluster>("late").ready()).await.unwrap_err();
+    assert_eq!((late.code(), late.reason()), (Code::Cancelled, "the client was shut down"));
+}
+
+#[apply(every_transport)]
 async fn watch_all_sees_all_members(transport: Transport) {
     let (control_plane, server) = serve(&[("b", "1"), ("a", "1")]).await;
     let client = client(transport, &server);

@@ -156,16 +156,16 @@ fn what_is_not_heeded_of_a_cluster_is_a_warning() {
 fn keepalive_is_read_where_either_version_has_it() {
     let options =
         json!({ "connection_keepalive": { "interval": "20s", "timeout": { "seconds": 5, "nanos": 5 } } });
-    let expected = Keepalive::new(Duration::from_secs(20), Duration::new(5, 5));
-    assert_eq!(server(json!({ "http2_protocol_options": options })).keepalive, Some(expected));
+    let expected = KeepAlive::new(Duration::from_secs(20), Duration::new(5, 5));
+    assert_eq!(server(json!({ "http2_protocol_options": options })).keep_alive, Some(expected));
     let current = |options: Value| {
         let options = json!({ "@type": "x", "explicit_http_config": { "http2_protocol_options": options } });
         json!({ "typed_extension_protocol_options": {
             "envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options,
         } })
     };
-    assert_eq!(server(current(options)).keepalive, Some(expected));
-    assert_eq!(server(current(json!({}))).keepalive, None);
+    assert_eq!(server(current(options)).keep_alive, Some(expected));
+    assert_eq!(server(current(json!({}))).keep_alive, None);
     let zero = json!({ "connection_keepalive": { "interval": "0s", "timeout": "1s" } });
     let problem = cluster_problems(json!({ "http2_protocol_options": zero }));
     assert_eq!(problem, [".http2_protocol_options.connection_keepalive.interval: must be at least 1 ms"]);

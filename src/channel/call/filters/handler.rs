@@ -151,7 +151,7 @@ impl<'a, 'c> HandledCall<'a, 'c> {
         if let Some(timeout) = headers::timeout(&parts.headers)? {
             call.limit(timeout)?;
         }
-        headers::prepare(&mut parts.headers);
+        headers::prepare(&mut parts.headers, &call.context.user_agent);
         let at = call.deadline.at();
         self.is_forwarded.store(true, Ordering::Release);
         let body = Body::new(Caught(body).map_err(Status::from));
