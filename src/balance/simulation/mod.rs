@@ -62,12 +62,12 @@ mod tests {
         let picks = ["complete", "queue", "connect", "request", "fail", "drop", "ejected", "unejected"];
         let rest = ["between slices", "waits", "granted", "gone", "scaled", "led", "not led", "outdated"];
         let all: Vec<_> = picks.into_iter().chain(rest).collect();
-        of_seeds(10_000, &all, |seed, random| run(seed, Choices::Seed { random, operations: 80 }));
+        of_seeds(2_000, &all, |seed, random| run(seed, Choices::Seed { random, operations: 80 }));
     }
 
     #[test]
     fn simulation_of_retries() {
-        of_seeds(10_000, &["deliver", "free", "retry", "never sent"], |seed, random| {
+        of_seeds(2_000, &["deliver", "free", "retry", "never sent"], |seed, random| {
             Calls::new(seed, Choices::Seed { random, operations: 40 }).play()
         });
     }

@@ -15,7 +15,7 @@ use super::Family;
 ///
 /// The first failure ends the test, unless the number of seeds is given: then all of them run, and those that fail are listed.
 pub(in crate::engine) fn with_seeds(test: &'static str, run: impl FnMut(u64)) -> u64 {
-    with_many_seeds(test, 2_000, run)
+    with_many_seeds(test, 500, run)
 }
 
 /// The same with another number of seeds unless the variable is set.

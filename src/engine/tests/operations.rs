@@ -11,7 +11,7 @@ use crate::engine::simulation::{
 fn operations_on_several_servers_and_authorities() {
     let mut counts = BTreeMap::new();
     let family = family();
-    let seeds = with_many_seeds("operations_on_several_servers", 10_000, |seed| {
+    let seeds = with_many_seeds("operations_on_several_servers", 2_000, |seed| {
         for (what, count) in play_with(&Script::random(seed), &family) {
             *counts.entry(what).or_insert(0) += count;
         }
