@@ -5,6 +5,7 @@
 #   benches/peers/run.sh --quick     to see that everything works: some seconds once it is built
 #   benches/peers/run.sh resources   from the configuration to watches: beside gRPC-Go's client and the crate xds-client
 #   benches/peers/run.sh calls       unary calls: beside tonic, tonic-xds, gRPC-Go, and tonic with an Envoy sidecar
+#   benches/peers/run.sh builds      what a program takes along: builds of the smallest one, beside tonic-xds and tonic; not in "all of it"
 #   benches/peers/run.sh tls         handshakes and calls over mutual TLS: beside gRPC-Go and tonic
 #   benches/peers/run.sh resources --counts 10000 --only xdskit grpc-go     those alone; prints tables
 #
@@ -27,8 +28,16 @@ main() {
   esac
   export PYTHONDONTWRITEBYTECODE=1
   target=$(target_directory)/peers
-  bin=$target/release
-  cargo build --locked --quiet --release --manifest-path benches/peers/Cargo.toml --target-dir "$target"
+  if [ "${1:-}" = builds ]; then
+    shift
+    builds "$@"
+    return
+  fi
+  # Optimized, unless nothing is measured.
+  local profile=release
+  case " $* " in *" --quick "*) profile=dev ;; esac
+  bin=$target/${profile/dev/debug}
+  cargo build --locked --quiet --profile "$profile" --manifest-path benches/peers/Cargo.toml --target-dir "$target"
   build_grpc_go "$bin"
   for part in "${parts[@]}"; do "$part" "$@"; done
 }
@@ -55,6 +64,12 @@ calls() {
     cp "$raw" docs/performance/calls.jsonl
     python3 benches/peers/call_tables.py "$raw" docs/PERFORMANCE.md
   fi
+}
+
+builds() {
+  local into=()
+  [ $# -gt 0 ] || into=(--into docs/PERFORMANCE.md)
+  python3 benches/peers/builds.py --target "$target/builds" "${into[@]}" "$@"
 }
 
 tls() {
