@@ -7,7 +7,8 @@
 //! - [`ControlPlane`] serves a store to any number of clients on tonic: over ADS and over the service of each type, in both
 //!   variants of the protocol and both versions of the transport, and with the feature `json` by REST.
 //!
-//! To test an application against it, see [`crate::testing`], which adds faults, expectations and builders for resources.
+//! [`resources`] has builders of resources, for servers and tests alike. To test an application, see [`crate::testing`], which adds faults
+//! and expectations.
 
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod session;
@@ -34,6 +35,8 @@ mod load_stream;
 mod message;
 #[cfg(feature = "control-plane")]
 mod method;
+#[cfg(feature = "control-plane")]
+pub mod resources;
 #[cfg(all(feature = "control-plane", feature = "json"))]
 mod rest;
 #[cfg(feature = "control-plane")]

@@ -10,7 +10,7 @@ mod locator;
 mod messages;
 mod of_type;
 
-#[cfg(feature = "test-util")]
+#[cfg(feature = "control-plane")]
 pub(crate) use self::locator::locator;
 pub(crate) use self::of_type::canonical;
 pub use self::{

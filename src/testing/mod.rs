@@ -45,9 +45,9 @@ mod expect;
 mod loads;
 mod proxy;
 mod record;
-pub mod resources;
 mod subscriptions;
 
+pub use crate::control_plane::resources;
 pub use control_plane::TestControlPlane;
 pub use expect::{Ack, ExpectTimeout, Nack};
 pub use proxy::{Direction, FaultyProxy};

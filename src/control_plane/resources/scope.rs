@@ -10,9 +10,9 @@ use crate::pb::envoy::config::route::v3::{
 /// A scope with this key; by default with RDS by its own name.
 ///
 /// ```
-/// use xdskit::{
-///     control_plane::AnyResource,
-///     testing::resources::{listener, scope},
+/// use xdskit::control_plane::{
+///     AnyResource,
+///     resources::{listener, scope},
 /// };
 ///
 /// let resources: [AnyResource; 2] =

@@ -12,7 +12,7 @@ use crate::pb::envoy::{
 /// bootstrap (A29).
 ///
 /// ```
-/// use xdskit::testing::resources::{cluster, upstream_tls};
+/// use xdskit::control_plane::resources::{cluster, upstream_tls};
 ///
 /// let tls = upstream_tls("roots").san("cart.example").client_certificates("identity");
 /// let cart = cluster("cart").tls(tls);

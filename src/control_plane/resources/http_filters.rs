@@ -40,7 +40,7 @@ pub struct HttpFilterBuilder {
 /// ```
 /// use std::time::Duration;
 ///
-/// use xdskit::testing::resources::{http_filter, listener, route};
+/// use xdskit::control_plane::resources::{http_filter, listener, route};
 ///
 /// let faults = http_filter::fault().delay(Duration::from_millis(5), 1_000_000).abort(14, 500_000); // UNAVAILABLE, 50 %
 /// let tags = http_filter::header_mutation().set_request_header("x-tag", "blue");

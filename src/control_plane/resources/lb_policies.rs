@@ -14,7 +14,7 @@ pub struct LbPolicyBuilder {
 /// The load balancing policies of clusters, with the defaults of their messages.
 ///
 /// ```
-/// use xdskit::testing::resources::{cluster, lb_policy};
+/// use xdskit::control_plane::resources::{cluster, lb_policy};
 ///
 /// let spread = cluster("a").lb_policy(lb_policy::round_robin());
 /// let sticky = cluster("b").lb_policy(lb_policy::ring_hash(1024, 4096)); // with a hash policy of the route
@@ -25,6 +25,7 @@ pub mod lb_policy {
 
     use super::{LbPolicyBuilder, list, policy};
     use crate::{
+        control_plane::resources::{duration, number},
         pb::{
             envoy::extensions::load_balancing_policies::{
                 client_side_weighted_round_robin::v3::ClientSideWeightedRoundRobin,
@@ -34,7 +35,6 @@ pub mod lb_policy {
             },
             google::protobuf::UInt64Value,
         },
-        testing::resources::{duration, number},
     };
     use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub mod lb_policy {
     }
 
     /// The endpoint at the hash of the request on a ring with these numbers of entries, at most 8,388,608. The hash is that of
-    /// [`RouteBuilder::hash_header`](crate::testing::resources::RouteBuilder::hash_header).
+    /// [`RouteBuilder::hash_header`](crate::control_plane::resources::RouteBuilder::hash_header).
     pub fn ring_hash(minimum: u64, maximum: u64) -> LbPolicyBuilder {
         let size = |value| Some(UInt64Value { value });
         let message = RingHash {

@@ -1,9 +1,9 @@
 //! Builders for the resources of a mesh, in the form that gRPC's clients accept.
 //!
 //! ```
-//! use xdskit::{
-//!     control_plane::AnyResource,
-//!     testing::resources::{cluster, endpoints, listener, route, route_config},
+//! use xdskit::control_plane::{
+//!     AnyResource,
+//!     resources::{cluster, endpoints, listener, route, route_config},
 //! };
 //!
 //! let mesh: [AnyResource; 4] = [
@@ -65,7 +65,7 @@ use crate::pb::{
 /// The methods of every builder of a resource.
 macro_rules! builder {
     ($builder:ident: $message:ident) => {
-        $crate::testing::resources::message_builder!($builder: $message);
+        $crate::control_plane::resources::message_builder!($builder: $message);
 
         impl From<$builder> for $crate::control_plane::AnyResource {
             fn from(builder: $builder) -> Self {

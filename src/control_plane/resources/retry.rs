@@ -9,7 +9,7 @@ use crate::pb::envoy::config::route::v3::{RetryPolicy, retry_policy::RetryBackOf
 /// ```
 /// use std::time::Duration;
 ///
-/// use xdskit::testing::resources::{retry_on, route};
+/// use xdskit::control_plane::resources::{retry_on, route};
 ///
 /// let retries = retry_on(["unavailable"]).num_retries(2).back_off(Duration::from_millis(10), Duration::from_millis(50));
 /// let route = route::prefix("/").cluster("shop").retry(retries);

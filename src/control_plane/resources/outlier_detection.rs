@@ -8,7 +8,7 @@ use crate::pb::envoy::config::cluster::v3::OutlierDetection;
 /// ```
 /// use std::time::Duration;
 ///
-/// use xdskit::testing::resources::{cluster, outlier_detection};
+/// use xdskit::control_plane::resources::{cluster, outlier_detection};
 ///
 /// // Of three endpoints or more, those that fail over 50 % of 10 requests or more in 100 ms are ejected.
 /// let detection = outlier_detection().interval(Duration::from_millis(100)).failure_percentage(50, 3, 10);

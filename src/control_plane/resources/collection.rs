@@ -15,9 +15,9 @@ use crate::{
 /// name.
 ///
 /// ```
-/// use xdskit::{
-///     control_plane::AnyResource,
-///     testing::resources::{cluster, collection},
+/// use xdskit::control_plane::{
+///     AnyResource,
+///     resources::{cluster, collection},
 /// };
 ///
 /// let shop: AnyResource = collection("xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/shop")
