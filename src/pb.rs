@@ -4,7 +4,7 @@
 //! The feature `unstable-pb` makes this module public; `control-plane` and `test-util` enable it. The client has no use for it: no
 //! item outside of [`control_plane`](crate::control_plane) and [`testing`](crate::testing) has a message in its signature,
 //! and typed resources are in [`crate::resource`]. An embedded management server, however, is fed with messages, and the
-//! builders of [`testing::resources`](crate::testing::resources) give access to them by `edit`; so the module is public for these.
+//! builders of [`control_plane::resources`](crate::control_plane::resources) give access to them by `edit`; so the module is public for these.
 //!
 //! A message grows by a field whenever the crate begins to use that field, and generated structs cannot be
 //! `#[non_exhaustive]` without losing `..Default::default()`. **Any release may add messages and fields or change their Rust
