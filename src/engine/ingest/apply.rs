@@ -250,7 +250,7 @@ impl Applier<'_, '_> {
                 let Some(about) = self.store.existing(id).map(|entry| self.store.subject(entry)) else {
                     return false;
                 };
-                let place = format_args!("{} {:?}", short_type(about.type_url), about.name);
+                let place = format!("{} {:?}", short_type(about.type_url), about.name);
                 self.response.verdict.reject(&place, &invalid);
                 let error = WatchError::rejected(about, invalid);
                 self.note_dropped(id, |step| {
@@ -345,7 +345,7 @@ impl Applier<'_, '_> {
 
     /// One of the errors, unless it is none.
     fn accept_error(&mut self, index: usize, error: Result<ServerError, Malformed>) -> Option<ServerError> {
-        let place = format_args!("resource_errors[{index}]");
+        let place = format!("resource_errors[{index}]");
         match error {
             Err(malformed) => {
                 self.response.verdict.reject_nameless_error(&place, &malformed);

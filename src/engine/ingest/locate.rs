@@ -88,7 +88,7 @@ impl Locator<'_, '_> {
             // On the wire that name would stand for all resources. The absence of other resources is not affected.
             Ok(name) if *name == *WILDCARD => {
                 self.response.lacks_wildcard |= self.feed.channel().is_wildcard_spelled();
-                let place = format_args!("resources[{index}].name");
+                let place = format!("resources[{index}].name");
                 self.response.verdict.reject(&place, &"`*` is the wildcard and not a name");
             }
             Ok(name) => {

@@ -249,7 +249,7 @@ impl PendingResponse {
             None => format!("resources[{}]", first.index),
             Some(removed) => format!("removed_resources[{removed}]"),
         };
-        let place = format_args!("resources[{}].aliases", second.index);
+        let place = format!("resources[{}].aliases", second.index);
         self.verdict.reject(&place, &format_args!("{alias:?} belongs to {first} of the response"));
     }
 

@@ -67,7 +67,7 @@ pub(super) fn reject_glob(
 ) {
     let reason = Invalid::new("the name is that of a collection (a glob), which has no resource of its own");
     if let Some(about) = store.get(id).map(|entry| store.subject(entry)) {
-        let place = format_args!("{} {:?}", short_type(about.type_url), about.name);
+        let place = format!("{} {:?}", short_type(about.type_url), about.name);
         response.verdict.reject(&place, &reason);
     }
     // Members that were sent are still there.
