@@ -4,6 +4,9 @@ use std::process::ExitCode;
 
 use xdskit_cli::Subcommands;
 
+#[path = "../examples/call.rs"]
+#[allow(dead_code, reason = "the example has a `main`")]
+mod call;
 #[path = "../examples/relay.rs"]
 #[allow(dead_code, reason = "the example has a `main`")]
 mod relay;
@@ -15,5 +18,5 @@ mod walk;
 mod watch;
 
 fn main() -> ExitCode {
-    xdskit_cli::main(Subcommands { watch: watch::run, walk: walk::run, relay: relay::run })
+    xdskit_cli::main(Subcommands { watch: watch::run, walk: walk::run, call: call::run, relay: relay::run })
 }

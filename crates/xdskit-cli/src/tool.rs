@@ -2,10 +2,12 @@
 
 use std::{env, ffi::OsString, process::ExitCode};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Command, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::{
+    call::CallArgs,
     program::{self, Failure, Program},
     relay::RelayArgs,
     status::{self, StatusArgs},
@@ -20,6 +22,8 @@ pub struct Subcommands {
     pub watch: fn(Program, &WatchArgs) -> Result<(), Failure>,
     /// `xdskit walk`.
     pub walk: fn(Program, &WalkArgs) -> Result<(), Failure>,
+    /// `xdskit call`.
+    pub call: fn(Program, &CallArgs) -> Result<(), Failure>,
     /// `xdskit relay`.
     pub relay: fn(Program, &RelayArgs) -> Result<(), Failure>,
 }
@@ -43,12 +47,19 @@ struct Tool {
 enum ToolCommand {
     Watch(WatchArgs),
     Walk(WalkArgs),
+    Call(CallArgs),
     Status(StatusArgs),
     Relay(RelayArgs),
     /// Prints the completions of this tool for a shell
     Completions {
         /// Whose they are
         shell: Shell,
+    },
+    /// Prints the manual page of this tool, or of a subcommand
+    Man {
+        /// The subcommand
+        #[arg(value_name = "SUBCOMMAND", value_parser = SUBCOMMANDS)]
+        subcommand: Option<String>,
     },
 }
 
@@ -58,9 +69,11 @@ impl ToolCommand {
         match self {
             Self::Watch(args) => (subcommands.watch)(program, args),
             Self::Walk(args) => (subcommands.walk)(program, args),
+            Self::Call(args) => (subcommands.call)(program, args),
             Self::Status(args) => status::run(program, args),
             Self::Relay(args) => (subcommands.relay)(program, args),
             Self::Completions { shell } => complete(*shell),
+            Self::Man { subcommand } => print_manual(subcommand.as_deref()),
         }
     }
 }
@@ -78,8 +91,30 @@ fn complete(shell: Shell) -> Result<(), Failure> {
     Ok(program::print(&String::from_utf8_lossy(&script))?)
 }
 
+/// Prints the manual page of the tool, or of a subcommand.
+fn print_manual(subcommand: Option<&str>) -> Result<(), Failure> {
+    let mut page = Vec::new();
+    manual(subcommand).render(&mut page)?;
+    Ok(program::print(&String::from_utf8_lossy(&page))?)
+}
+
+/// The manual page of the tool, or of a subcommand, with the version of the tool.
+fn manual(subcommand: Option<&str>) -> Man {
+    let command = subcommand.map_or_else(Tool::command, described);
+    Man::new(command).source(concat!("xdskit ", env!("CARGO_PKG_VERSION")))
+}
+
+/// A subcommand under the name of its manual page.
+fn described(name: &str) -> Command {
+    let mut tool = Tool::command();
+    // Usages have the names of the commands above them only once the tool is built.
+    tool.build();
+    let subcommand = tool.find_subcommand(name).cloned().unwrap_or_default();
+    subcommand.display_name(format!("xdskit-{name}"))
+}
+
 /// The names of all commands.
-const SUBCOMMANDS: [&str; 5] = ["watch", "walk", "status", "relay", "completions"];
+const SUBCOMMANDS: [&str; 7] = ["watch", "walk", "call", "status", "relay", "completions", "man"];
 
 #[cfg(test)]
 mod tests;

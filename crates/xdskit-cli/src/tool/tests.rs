@@ -84,12 +84,31 @@ fn what_is_wrong_is_named_with_what_to_write_instead() {
         ("relay --report 0", "--report \"0\""),
         ("relay --linger long", "--linger \"long\""),
         ("relay cluster=shop", "unknown argument cluster=shop"),
+        ("call", "--target is missing"),
+        ("call --target a --credentials tls", "--credentials \"tls\": must be insecure or xds"),
+        ("call --target a --timeout soon", "--timeout \"soon\""),
+        ("man wach", "\"wach\": must be watch, walk"),
         ("status --timeout never", "--timeout \"never\""),
         ("completions", "SHELL is missing"),
         ("completions tcsh", "\"tcsh\": must be bash, elvish, fish, powershell or zsh"),
     ] {
         let error = parse(line).expect_err(line);
         assert!(error.contains(named), "{named:?} is not in {error:?} of {line:?}");
+    }
+}
+
+#[test]
+fn each_subcommand_has_a_manual_page_with_its_options() {
+    for name in SUBCOMMANDS {
+        let mut page = Vec::new();
+        manual(Some(name)).render(&mut page).expect("a Vec");
+        let page = String::from_utf8(page).expect("text").replace("\\-", "-");
+        let title = format!(".TH xdskit-{name} 1  \"xdskit {}\"", env!("CARGO_PKG_VERSION"));
+        assert!(page.contains(&title), "{page}");
+        for option in described(name).get_arguments().filter(|option| !option.is_hide_set()) {
+            let Some(long) = option.get_long() else { continue };
+            assert!(page.contains(&format!("--{long}")), "{long} is not in the page of {name}");
+        }
     }
 }
 

@@ -115,3 +115,21 @@ async fn one_call_of_the_command_line_is_printed_for_people() {
     assert!(lines.contains(&"header   x-backend: one".to_owned()), "{lines:?}");
     assert!(call.exit().await.success());
 }
+
+#[tokio::test]
+async fn the_subcommand_of_the_tool_is_the_example() {
+    let one = Backend::start("one").await;
+    let server = server(&one).await;
+    let mut call = server.tool("call", &["--target=xds:///shop", ECHO, "hello"]);
+    let text = call.text().await;
+    assert!(text.starts_with("OK in ") && text.contains("header   x-backend: one\n"), "{text}");
+    assert!(text.ends_with("\nhello\n"), "{text}");
+    assert_eq!(call.exit().await.code(), Some(0));
+
+    let mut call = server.tool("call", &["--target=xds:///shop"]);
+    send(&mut call, &json!({"id": 7, "method": ECHO, "count": 20, "parallel": 4}).to_string()).await;
+    let seen = answer(&mut call).await;
+    assert_eq!((&seen["codes"], &seen["by"]), (&json!({"OK": 20}), &json!({"one": 20})));
+    call.close_stdin();
+    assert_eq!(call.exit().await.code(), Some(0));
+}

@@ -218,7 +218,13 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
     let envoys = envoys.display().to_string();
     let minimal = "a bootstrap has at least {\"xds_servers\"";
     for (args, parts) in [
-        (vec![], vec!["xdskit: a subcommand is missing", "watch, walk, status, relay, completions or help"]),
+        (
+            vec![],
+            vec![
+                "xdskit: a subcommand is missing",
+                "watch, walk, call, status, relay, completions, man or help",
+            ],
+        ),
         (vec!["wacth"], vec!["unknown subcommand wacth", "did you mean watch?"]),
         (
             vec!["watch", "--bootstrp=x"],
@@ -228,10 +234,7 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
         (vec!["watch", "cluster=a"], vec!["--bootstrap PATH is missing", "GRPC_XDS_BOOTSTRAP_CONFIG"]),
         // Before a missing bootstrap.
         (vec!["watch"], vec!["TYPE=NAME is missing"]),
-        (vec!["watch", "clster=a"], vec!["did you mean cluster?"]),
-        (vec!["walk"], vec!["TARGET", "xds:///shop"]),
         (vec!["walk", "cart"], vec!["\"cart\"", "write xds:///cart"]),
-        (vec!["walk", "--observe", "xds:///"], vec!["xds:///", "no name of a service"]),
         (vec!["walk", "--observe", "--header=a=b"], vec!["--header", "--observe"]),
         (vec!["watch", "cluster=a"], vec![minimal]),
         (vec!["watch", "cluster=a", "--bootstrap", &partial], vec![&partial, "xds_servers"]),
@@ -249,12 +252,16 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
         (vec!["walk", "--bootstrap", &good, "--raw", "xds:///a"], vec!["--raw", "xdskit watch --raw"]),
         (vec!["walk", "--bootstrap", &good, "--observe", "--header=a=b"], vec!["--header", "--observe"]),
         (vec!["walk", "--bootstrap", &good, "--observe", "xds://nobody/a"], vec!["nobody"]),
-        (vec!["relay", "--bootstrap", &good], vec!["--listen ADDR is missing", "127.0.0.1:18001"]),
         (vec!["relay", "--bootstrap", &good, "--listen=here"], vec!["--listen \"here\"", "HOST:PORT"]),
         (vec!["status"], vec!["ADDR is missing", "127.0.0.1:18001"]),
         (vec!["status", "localhost"], vec!["\"localhost\" has no port", "HOST:PORT"]),
         (vec!["status", "ftp://localhost:1"], vec!["\"ftp\"", "HOST:PORT"]),
         (vec!["completions", "tcsh"], vec!["must be bash, elvish, fish, powershell or zsh"]),
+        (
+            vec!["man", "wacth"],
+            vec!["\"wacth\": must be watch, walk, call, status, relay, completions or man"],
+        ),
+        (vec!["call", "--bootstrap", &good, "--target=xds://nobody/a"], vec!["nobody"]),
     ] {
         let mut tool = Process::tool(&args, &[]);
         assert_eq!(tool.exit().await.code(), Some(2), "{args:?}");
@@ -265,13 +272,67 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
 }
 
 #[tokio::test]
-async fn help_and_completions_are_printed() {
+async fn what_is_wrong_with_arguments_comes_before_a_missing_bootstrap() {
+    for (command, args, part) in [
+        ("watch", &["clster=a"] as &[_], "did you mean cluster?"),
+        ("watch", &["--once"], "TYPE=NAME is missing"),
+        ("watch", &["--filter=", "cluster=a"], "--filter \"\": is empty"),
+        ("walk", &[], "TARGET, such as xds:///shop, is missing"),
+        ("walk", &["--observe", "xds:///"], "no name of a service"),
+        ("walk", &["--header=a", "xds:///a"], "--header \"a\": must be NAME=VALUE"),
+        ("call", &["--target=cart"], "target \"cart\": does not start with `xds:`; write xds:///cart"),
+        ("call", &["--target=xds:///cart", "Get"], "\"Get\" must be of the form /pkg.Service/Method"),
+        ("call", &["--target=xds:///cart", "--authority=a b"], "--authority \"a b\": "),
+        ("call", &["--target=xds:///cart", "--timeout=0"], "--timeout \"0\": "),
+        ("relay", &[], "--listen ADDR is missing"),
+        ("relay", &["--listen=here"], "--listen \"here\": must be HOST:PORT"),
+        ("relay", &["--listen=here:70000"], "--listen \"here:70000\": must be HOST:PORT"),
+    ] {
+        Process::tool([command].iter().chain(args), &[]).assert_is_rejected(part).await;
+        Process::start(command, args).assert_is_rejected(part).await;
+    }
+    for (command, args) in [
+        ("watch", &["cluster=a"] as &[_]),
+        ("walk", &["xds:///a"]),
+        ("call", &["--target=xds:///a"]),
+        ("relay", &["--listen=127.0.0.1:0"]),
+    ] {
+        let missing = "--bootstrap PATH is missing";
+        Process::tool([command].iter().chain(args), &[]).assert_is_rejected(missing).await;
+        Process::start(command, args).assert_is_rejected(missing).await;
+    }
+}
+
+#[tokio::test]
+async fn a_failure_is_exit_code_1_with_the_reason() {
+    let server = Server::start().await;
+    let addr = server.control_plane.addr().to_string();
+    let (in_use, missing) = (format!("--listen={addr}"), "--tls-certificate=no/such/file");
+    for (command, args, part) in [
+        ("relay", &[&*in_use] as &[_], "Address already in use"),
+        ("relay", &["--listen=127.0.0.1:0", missing, "--tls-key=no/such/key"], "no/such/file"),
+    ] {
+        let mut tool = server.tool(command, args);
+        tool.complaint(part).await;
+        assert_eq!((tool.exit().await.code(), tool.line().await), (Some(1), None), "{command} {args:?}");
+    }
+    let mut call = server.tool("call", &["--target=xds:///nope", "--timeout=0.3", "/test.Echo/Echo"]);
+    assert!(call.line().await.unwrap().starts_with("DEADLINE_EXCEEDED in "));
+    assert_eq!(call.exit().await.code(), Some(1));
+}
+
+#[tokio::test]
+async fn help_completions_and_manual_pages_are_printed() {
     for (args, part) in [
         (&["--help"] as &[_], "Usage: xdskit <SUBCOMMAND>"),
         (&["help"], "Usage: xdskit <SUBCOMMAND>"),
         (&["help", "watch"], "Usage: xdskit watch [OPTIONS] [TYPE=NAME]..."),
         (&["watch", "-h"], "Usage: xdskit watch [OPTIONS] [TYPE=NAME]..."),
         (&["--version"], concat!("xdskit ", env!("CARGO_PKG_VERSION"))),
+        (&["help", "call"], "Usage: xdskit call [OPTIONS] --target <TARGET> [METHOD] [BODY]"),
+        (&["man"], "xdskit \\- Looks at a service mesh by xDS"),
+        (&["man", "call"], "xdskit\\-call \\- Makes calls through a channel"),
+        (&["man", "walk"], "\\fB\\-\\-observe\\fR"),
         (&["completions", "bash"], "complete -F _xdskit"),
         (&["completions", "zsh"], "#compdef xdskit"),
         (&["completions", "fish"], "complete -c xdskit"),
