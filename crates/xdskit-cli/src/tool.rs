@@ -4,6 +4,7 @@ use std::{env, ffi::OsString, process::ExitCode};
 
 use clap::{Command, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
+use clap_mangen::Man;
 
 use crate::{
     call::CallArgs,
@@ -93,20 +94,23 @@ fn complete(shell: Shell) -> Result<(), Failure> {
 /// Prints the manual page of the tool, or of a subcommand.
 fn print_manual(subcommand: Option<&str>) -> Result<(), Failure> {
     let mut page = Vec::new();
-    clap_mangen::Man::new(described(subcommand)).render(&mut page)?;
+    manual(subcommand).render(&mut page)?;
     Ok(program::print(&String::from_utf8_lossy(&page))?)
 }
 
-/// The tool, or one of its subcommands under the name of its manual page.
-fn described(subcommand: Option<&str>) -> Command {
+/// The manual page of the tool, or of a subcommand, with the version of the tool.
+fn manual(subcommand: Option<&str>) -> Man {
+    let command = subcommand.map_or_else(Tool::command, described);
+    Man::new(command).source(concat!("xdskit ", env!("CARGO_PKG_VERSION")))
+}
+
+/// A subcommand under the name of its manual page.
+fn described(name: &str) -> Command {
     let mut tool = Tool::command();
     // Usages have the names of the commands above them only once the tool is built.
     tool.build();
-    let subcommand = subcommand.and_then(|name| tool.find_subcommand(name));
-    match subcommand {
-        Some(subcommand) => subcommand.clone().display_name(format!("xdskit-{}", subcommand.get_name())),
-        None => tool,
-    }
+    let subcommand = tool.find_subcommand(name).cloned().unwrap_or_default();
+    subcommand.display_name(format!("xdskit-{name}"))
 }
 
 /// The names of all commands.
