@@ -37,6 +37,9 @@
 //! Clients can be asked for load reports (LRS) by [`TestControlPlane::ask_reports`], and expected to send them by
 //! [`expect_load`](TestControlPlane::expect_load).
 //!
+//! Calls of a channel use an update later than its ACK:
+//! [`Channel::wait_until_applied`](../channel/struct.Channel.html#method.wait_until_applied) waits for that (feature `channel`).
+//!
 //! Nothing here sleeps: a test waits for an event, and fails with a reason if the event does not occur in time.
 
 mod bootstrap;
