@@ -1,6 +1,5 @@
 use super::*;
 use crate::{
-    config::Bootstrap,
     control_plane::{AnyResource, type_url},
     pb::{
         envoy::{
@@ -163,14 +162,6 @@ fn clients_accept_what_builders_build() {
         .draining("[2001:db8::1]:80")
         .drop_percent("overload", 5);
     parse::<resource::ClusterLoadAssignment>(all_of_it);
-}
-
-#[test]
-fn the_bootstrap_leads_to_the_server() {
-    let addr = "127.0.0.1:18000".parse().unwrap();
-    let bootstrap = Bootstrap::from_json(&crate::testing::bootstrap::bootstrap_json(addr)).unwrap();
-    assert_eq!(bootstrap.node().id, "test");
-    assert_eq!(bootstrap.servers().next().unwrap().uri.as_str(), "127.0.0.1:18000");
 }
 
 #[test]
