@@ -5,12 +5,16 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::{command::Command, registry::SharedWatch};
-use crate::{base::WatchId, escape::debug_as_message, resolve::Resolved};
+use crate::{base::WatchId, error::Escaped, escape::debug_as_message, resolve::Resolved};
 
 /// The reason why [`Resolution::wait_until_applied`](super::Resolution::wait_until_applied) or `Channel::wait_until_applied` has
 /// ended before the accepted configuration was in use.
 #[derive(Clone, PartialEq, thiserror::Error)]
-#[error("the accepted configuration of {target} is not in use after {waited:?}: {reason}")]
+#[error(
+    "the accepted configuration of {} is not in use after {waited:?}: {}",
+    Escaped(target),
+    Escaped(reason)
+)]
 pub struct NotAppliedError {
     /// The target.
     target: Box<str>,

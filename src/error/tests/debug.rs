@@ -12,7 +12,7 @@ use regex::Regex;
 use super::*;
 use crate::{
     channel::{ChannelError, ChannelState, NotReadyError},
-    client::BuildError,
+    client::{BuildError, NotAppliedError},
     config::{Bootstrap, ConfigError, Metadata, ServerUri, TargetError, UnknownAuthority, ValidationError},
     control_plane::{ServerTls, session::Misuse},
     name::ResourceName,
@@ -50,6 +50,7 @@ async fn errors() -> Vec<String> {
         printed(ServerTls::from_files("/none.pem", "/none.key", None).unwrap_err()),
         printed(ResourceName::parse("xdstp:shop").unwrap_err()),
         printed(control_plane.expect_clients(1).await.unwrap_err()),
+        printed(NotAppliedError::new("xds:///shop", Duration::from_secs(5), "endpoints of \"new\nest\"")),
         printed(NotReadyError::new("xds:///shop", ChannelState::TransientFailure, Some("too\nlate".into()))),
         printed(TargetError::UnknownAuthority { target: "xds://a/shop".into(), error: unknown.clone() }),
         printed(unknown),
@@ -74,6 +75,7 @@ async fn main_prints_the_message_of_each_public_error() {
         "ServerTlsError(certificate_file /none.pem: No such file or directory (os error 2))",
         "NameError(resource name \"xdstp:shop\": scheme at byte 0: does not start with `xdstp://`)",
         "ExpectTimeout(no moment with 1 open streams within 0ns: 0 streams are open)",
+        "NotAppliedError(the accepted configuration of xds:///shop is not in use after 5s: endpoints of \"new\\nest\")",
         "NotReadyError(the channel to xds:///shop is not ready: TRANSIENT_FAILURE: too\\nlate)",
         "TargetError(target \"xds://a/shop\": authority \"a\" is not found in the bootstrap)",
         "UnknownAuthority(authority \"a\" is not found in the bootstrap)",
