@@ -96,9 +96,10 @@ async fn all_public_errors_are_among_those_that_main_is_tested_with() {
 /// The public types that implement `Error`, manually or derived.
 fn public_errors() -> BTreeSet<String> {
     let by_hand = Regex::new(r"\bError for (\w+)").unwrap();
-    let derived =
-        Regex::new(r"#\[derive\([^)]*\bError\b[^)]*\)\]\s*(?:#\[[^\n]*\s*)*pub (?:struct|enum) (\w+)")
-            .unwrap();
+    let derived = Regex::new(
+        r"#\[derive\([^)]*\bError\b[^)]*\)\]\n(?:(?:#\[| |\)\])[^\n]*\n)*pub (?:struct|enum) (\w+)",
+    )
+    .unwrap();
     let public = Regex::new(r"(?m)^pub (?:struct|enum) (\w+)").unwrap();
     let (mut errors, mut public_types) = (BTreeSet::new(), BTreeSet::new());
     for path in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
