@@ -42,8 +42,12 @@ fn m6_rejects_the_regex_with_which_a_resource_is_over_its_budget() {
 
 #[test]
 fn m6_accepts_thousands_of_simple_regexes_within_the_budget() {
-    let simple = (0..4_000).map(|i| format!("/api/v[0-9]+/shop{i}/.*"));
-    assert_eq!(parse_patterns(simple).1, Ok(()));
+    // A quarter of 4,000, within a quarter of the budget: they take their time to compile.
+    let simple = (0..1_000).map(|i| by_regex(format!("/api/v[0-9]+/shop{i}/.*")));
+    let bytes: Bytes = configuration(vec![virtual_host(&["*"], simple.collect())]).encode_to_vec().into();
+    let limits = RegexLimits::default();
+    let cx = Context::new().with_regex_limits(RegexLimits { resource: limits.resource / 4, ..limits });
+    assert_eq!(ResourceType::of::<RouteConfiguration>().parse(&bytes, &cx).map(drop), Ok(()));
 }
 
 #[test]
