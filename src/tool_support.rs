@@ -97,7 +97,7 @@ pub fn redacted(type_url: &str, bytes: &[u8]) -> Option<Vec<u8>> {
 /// Writes a table of resources, each with its name, status, version and type, and its age.
 ///
 /// # Errors
-/// Those of the writer.
+/// The writer has failed.
 pub fn write_table(f: &mut impl fmt::Write, rows: &[[String; 5]]) -> fmt::Result {
     table::write_table(f, rows)
 }
@@ -105,7 +105,7 @@ pub fn write_table(f: &mut impl fmt::Write, rows: &[[String; 5]]) -> fmt::Result
 /// Writes the version and the age of a failed update, after its error.
 ///
 /// # Errors
-/// Those of the writer.
+/// The writer has failed.
 pub fn write_occasion(f: &mut impl fmt::Write, version: &str, age: &str) -> fmt::Result {
     table::write_occasion(f, version, age)
 }

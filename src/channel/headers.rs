@@ -171,7 +171,7 @@ pub(super) struct DefaultHeaders {
 }
 
 impl DefaultHeaders {
-    /// Those of a channel; `service` is that of the target.
+    /// Returns the default headers of a channel; `service` is that of the target.
     pub(super) fn new(target: &Target, settings: &Settings, service: String) -> Result<Self, ChannelError> {
         let text = settings.authority.clone().unwrap_or(service);
         let authority = text.parse().map_err(|error: http::uri::InvalidUri| ChannelError::Authority {

@@ -191,7 +191,7 @@ impl Channel {
     /// The channel was not ready within the timeout, or it was shut down. The error has the state, and the last failure.
     ///
     /// # Cancel safety
-    /// It can be dropped at any time.
+    /// The future can be dropped at any time.
     pub async fn wait_ready(&self, timeout: Duration) -> Result<(), NotReadyError> {
         self.connect();
         let mut states = self.watch_state();
@@ -244,7 +244,7 @@ impl Channel {
     /// Something accepted was not in use within the limit. The error has the reason, such as a cluster whose endpoints are unknown.
     ///
     /// # Cancel safety
-    /// It can be dropped at any time.
+    /// The future can be dropped at any time.
     pub async fn wait_until_applied(&self, limit: Duration) -> Result<(), NotAppliedError> {
         let begun = Instant::now();
         let Some(resolution) = self.request(Control::Resolution).await else { return Ok(()) };

@@ -108,7 +108,7 @@ struct Task {
     has_client_ended: bool,
     /// Whether the application has requested connections, which are attempted once the clusters are known.
     exits_idle: bool,
-    /// Those who wait until calls use the latest configuration.
+    /// The waits until calls use the latest configuration.
     latest_waits: LatestWaits,
 }
 

@@ -154,7 +154,7 @@ impl Resolution {
     /// Something accepted was not in use within the limit. The error has the reason, such as a cluster whose endpoints are unknown.
     ///
     /// # Cancel safety
-    /// It can be dropped at any time.
+    /// The future can be dropped at any time.
     pub async fn wait_until_applied(&self, limit: Duration) -> Result<(), NotAppliedError> {
         unapplied::wait_until_applied(self.watcher.watch(), limit).await
     }

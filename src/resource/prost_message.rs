@@ -111,7 +111,7 @@ mod tests {
         weight: u32,
     }
 
-    /// The same message without a package.
+    /// A message without a package.
     #[derive(Clone, PartialEq, Message)]
     struct Plain {}
 
