@@ -21,7 +21,7 @@ use xdskit::{
     control_plane::ControlPlane, error::Escaped, transport::credentials::CredentialsRegistry,
 };
 use xdskit_cli::{
-    program::{Failure, Program},
+    program::{self, Failure, Program},
     relay::{Complaint, Figures, Mirror, Relay, RelayArgs, Security},
 };
 
@@ -33,6 +33,7 @@ fn main() -> ExitCode {
 pub(crate) fn run(program: Program, args: &RelayArgs) -> Result<(), Failure> {
     // An error of the command line comes before one of the bootstrap.
     let listen = args.listen()?;
+    program::log_to_stderr();
     let bootstrap = match &args.connect.bootstrap {
         Some(path) => Bootstrap::from_file(path)?, // in gRPC's format or in Envoy's
         None => Bootstrap::from_env()?,            // GRPC_XDS_BOOTSTRAP, or GRPC_XDS_BOOTSTRAP_CONFIG

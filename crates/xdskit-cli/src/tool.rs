@@ -100,7 +100,8 @@ fn print_manual(subcommand: Option<&str>) -> Result<(), Failure> {
 
 /// The manual page of the tool, or of a subcommand, with the version of the tool.
 fn manual(subcommand: Option<&str>) -> Man {
-    let command = subcommand.map_or_else(Tool::command, described);
+    // `xdskit help` has no page of its own, and would be listed as if it had.
+    let command = subcommand.map_or_else(|| Tool::command().disable_help_subcommand(true), described);
     Man::new(command).source(concat!("xdskit ", env!("CARGO_PKG_VERSION")))
 }
 

@@ -113,6 +113,16 @@ fn each_subcommand_has_a_manual_page_with_its_options() {
 }
 
 #[test]
+fn the_manual_page_of_the_tool_refers_to_pages_that_there_are() {
+    let mut page = Vec::new();
+    manual(None).render(&mut page).expect("a Vec");
+    let page = String::from_utf8(page).expect("text").replace("\\-", "-");
+    let pages: Vec<_> =
+        page.lines().filter_map(|line| line.strip_prefix("xdskit-")?.strip_suffix("(1)")).collect();
+    assert_eq!(pages, SUBCOMMANDS);
+}
+
+#[test]
 fn there_are_completions_for_each_shell() {
     for shell in Shell::value_variants() {
         let mut script = Vec::new();
