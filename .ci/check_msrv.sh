@@ -18,7 +18,7 @@ main() {
   fi
   cargo "+$version" --version
   export RUSTFLAGS=-Dwarnings CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target}/msrv
-  bounded 900 cargo "+$version" check --locked --quiet --workspace --features xdskit/test-util,xdskit/metrics,xdskit/tower,xdskit/csds,xdskit/orca
+  bounded 900 cargo "+$version" check --locked --quiet --workspace --features xdskit/test-util,xdskit/metrics,xdskit/tower,xdskit/csds,xdskit/channelz,xdskit/orca
 }
 
 # install_toolchain VERSION: false if that is not possible, as where only package registries can be reached.

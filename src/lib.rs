@@ -89,6 +89,7 @@
 //! | [`transport`](transport/index.html) | `client` | connections to management servers, credentials, and the trait for transports of your own |
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
+//! | [`channelz`](channelz/index.html) | `channelz` | the channels of the process, for tools such as `grpcdebug` |
 //! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
 //! | [`orca`](orca/index.html) | `orca` | load reports of tonic servers |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | an embeddable management server |
@@ -106,6 +107,7 @@
 //! | `channel` | no | calls to a target, over HTTP/2 |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
+//! | `channelz` | no | the service channelz on tonic; enables `channel` |
 //! | `metrics` | no | metrics, by the API of OpenTelemetry |
 //! | `orca` | no | load reports of tonic servers (ORCA) |
 //! | `json` | no | messages as JSON, YAML and protobuf text |
@@ -224,6 +226,9 @@ pub mod bootstrap;
 #[cfg(feature = "channel")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod channel;
+#[cfg(feature = "channelz")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod channelz;
 #[cfg(feature = "client")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod client;
@@ -340,7 +345,7 @@ pub use tracing;
 struct Readme;
 
 /// The examples of the document, compiled.
-#[cfg(all(doctest, feature = "csds", feature = "metrics"))]
+#[cfg(all(doctest, feature = "csds", feature = "channelz", feature = "metrics"))]
 #[doc = include_str!("../docs/OPERATING.md")]
 struct Operating;
 

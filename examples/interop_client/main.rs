@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The first line on standard output is `{"stats_port":PORT}`, which tells the port if it was 0. On that port are the services of
-//! `services`, the client status service (CSDS), and health.
+//! `services`, the client status service (CSDS), channelz, and health.
 
 mod args;
 mod calls;
@@ -27,8 +27,8 @@ use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tonic::transport::{Server, server::TcpIncoming};
 use tracing_subscriber::EnvFilter;
 use xdskit::{
-    Channel, Client, channel::FallbackCredentials, config::Bootstrap, csds::ClientStatusService,
-    resource::Registry,
+    Channel, Client, channel::FallbackCredentials, channelz::ChannelzService, config::Bootstrap,
+    csds::ClientStatusService, resource::Registry,
 };
 
 use self::{
@@ -83,6 +83,8 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
     let settings = Arc::new(Settings::new(&args)?);
     let status = ClientStatusService::new();
     status.add(&client);
+    let channelz = ChannelzService::new();
+    channels.iter().for_each(|channel| channelz.add(channel));
     let incoming = TcpIncoming::bind((Ipv4Addr::UNSPECIFIED, args.stats_port).into())?;
     print_line(format_args!("{{\"stats_port\":{}}}", incoming.local_addr()?.port()));
     let services = Server::builder()
@@ -90,6 +92,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         .add_service(Served(Configure { settings: settings.clone() }))
         .add_service(Served(Health))
         .add_service(status)
+        .add_service(channelz)
         .serve_with_incoming(incoming);
 
     let calls = Calls { args: Arc::new(args), channels, stats, settings };

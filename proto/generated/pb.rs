@@ -254,6 +254,11 @@ pub mod google {
     }
 }
 pub mod grpc {
+    pub mod channelz {
+        pub mod v1 {
+            include!("grpc.channelz.v1.rs");
+        }
+    }
     pub mod lookup {
         pub mod v1 {
             include!("grpc.lookup.v1.rs");

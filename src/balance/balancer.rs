@@ -300,7 +300,10 @@ impl<H: Clone> Balancer<H> {
 
     /// The clusters with endpoints that are in use, in the order of their names.
     #[cfg(any(test, feature = "channel"))]
-    pub(crate) fn leaf_status(&self, now: Instant) -> Vec<super::status::LeafStatus> {
+    pub(crate) fn leaf_status(&self, now: Instant) -> Vec<super::status::LeafStatus>
+    where
+        H: super::status::ConnectionFacts,
+    {
         self.clusters.leaves().iter().map(|leaf| leaf.status(now)).collect()
     }
 }

@@ -10,6 +10,13 @@ use super::identity::Destination;
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(u64);
 
+impl ConnectionId {
+    /// The number, for operators.
+    pub(super) fn number(self) -> u64 {
+        self.0
+    }
+}
+
 /// What load balancing requests of the connector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {

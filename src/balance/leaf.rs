@@ -438,7 +438,10 @@ impl<H: Clone> Leaf<H> {
     }
 
     #[cfg(any(test, feature = "channel"))]
-    pub(super) fn status(&self, now: Instant) -> super::status::LeafStatus {
+    pub(super) fn status(&self, now: Instant) -> super::status::LeafStatus
+    where
+        H: super::status::ConnectionFacts,
+    {
         let ListedEndpoints { cluster, endpoints, priorities, .. } = &self.listed;
         let reader = status::StatusReader { cluster, endpoints, priorities, outliers: &self.outliers, now };
         super::status::LeafStatus {

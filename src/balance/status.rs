@@ -1,6 +1,6 @@
 //! What the clusters of a channel are doing, as values for operators.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+use std::{fmt, net::SocketAddr, sync::Arc, time::Duration};
 
 use serde::{Serialize, Serializer};
 
@@ -106,12 +106,59 @@ pub struct EndpointStatus {
 pub struct ConnectionStatus {
     /// The address it is connected to.
     pub address: SocketAddr,
+    /// The number of the connection among those of its channel.
+    pub id: u64,
+    /// The address of this side; `None` if it is not known.
+    pub local_address: Option<SocketAddr>,
     /// The streams under way.
     pub calls: u64,
+    /// The streams that were begun so far.
+    pub streams_begun: u64,
+    /// The streams that the server has ended with a status so far, whatever the status.
+    pub streams_completed: u64,
     /// The number of streams that the server permits.
     pub max_calls: u64,
     /// What secures it.
     pub security: ConnectionSecurity,
+    /// The result of the handshake of TLS; `None` in plain text.
+    pub tls: Option<TlsStatus>,
+}
+
+/// The result of a handshake of TLS.
+#[derive(Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TlsStatus {
+    /// The cipher suite, by its name in the registry of IANA.
+    pub cipher_suite: Option<&'static str>,
+    /// The DER encoding of the certificate that this side offers, the leaf of its chain. Not in JSON.
+    #[serde(skip)]
+    pub local_certificate: Option<Arc<[u8]>>,
+    /// The DER encoding of the peer's certificate, the leaf of its chain. Not in JSON.
+    #[serde(skip)]
+    pub peer_certificate: Arc<[u8]>,
+}
+
+/// The part of the status of a connection that its transport knows.
+#[derive(Debug, Default)]
+pub(crate) struct TransportFacts {
+    pub(crate) local: Option<SocketAddr>,
+    pub(crate) streams_begun: u64,
+    pub(crate) streams_completed: u64,
+    pub(crate) tls: Option<TlsStatus>,
+}
+
+/// The handle of a connection, whose status is shown.
+pub(crate) trait ConnectionFacts {
+    /// What the transport knows.
+    fn facts(&self) -> TransportFacts;
+}
+
+/// The handles of connections in tests are numbers.
+#[cfg(test)]
+impl ConnectionFacts for u16 {
+    fn facts(&self) -> TransportFacts {
+        TransportFacts::default()
+    }
 }
 
 /// What secures a connection of a channel. Its [`Display`](std::fmt::Display) form is for operators.
@@ -159,6 +206,17 @@ impl ConnectionSecurity {
                 Self::Cluster { roots, identity, server_name, peer }
             }
         }
+    }
+}
+
+/// Certificates are shown by their sizes.
+impl fmt::Debug for TlsStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TlsStatus")
+            .field("cipher_suite", &self.cipher_suite)
+            .field("local_certificate", &self.local_certificate.as_ref().map(|der| der.len()))
+            .field("peer_certificate", &self.peer_certificate.len())
+            .finish()
     }
 }
 

@@ -26,6 +26,10 @@ pub(super) struct ActiveCalls {
     start: Instant,
     /// When the last call ended, in milliseconds since the start.
     last_end: AtomicU64,
+    /// The calls that have begun so far.
+    begun: AtomicU64,
+    /// The calls that have ended with OK so far.
+    succeeded: AtomicU64,
     /// Whether the stage is past [`Running`](Stage::Running), for calls that end: the stage itself has a lock.
     is_shut_down: AtomicBool,
     /// The stage, for calls that wait for a later one.
@@ -51,6 +55,21 @@ enum Stage {
 #[derive(Debug)]
 pub(super) struct ActiveCall {
     all: Arc<ActiveCalls>,
+    /// Whether its status is OK.
+    is_ok: bool,
+}
+
+/// The calls of a channel since it was built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct CallCounts {
+    /// Calls in progress.
+    pub(super) running: usize,
+    /// Calls that have begun.
+    pub(super) begun: u64,
+    /// Calls that have ended with OK.
+    pub(super) succeeded: u64,
+    /// Calls that have ended without.
+    pub(super) failed: u64,
 }
 
 impl ActiveCalls {
@@ -61,6 +80,8 @@ impl ActiveCalls {
             calls,
             start: Instant::now(),
             last_end,
+            begun: AtomicU64::new(0),
+            succeeded: AtomicU64::new(0),
             is_shut_down: AtomicBool::new(false),
             stage: watch::Sender::new(Stage::Running),
             ended: Notify::new(),
@@ -76,12 +97,17 @@ impl ActiveCalls {
     /// Counts a call. Also returns whether the channel was idle, so that the caller has to wake it.
     pub(super) fn begin(self: &Arc<Self>) -> (ActiveCall, bool) {
         let before = self.calls.fetch_add(1, Ordering::AcqRel);
-        (ActiveCall { all: self.clone() }, before & IDLE != 0)
+        self.begun.fetch_add(1, Ordering::Relaxed);
+        (ActiveCall { all: self.clone(), is_ok: false }, before & IDLE != 0)
     }
 
-    /// Returns the number of calls in progress.
-    pub(super) fn running(&self) -> usize {
-        self.calls.load(Ordering::Relaxed) & !IDLE
+    /// Returns the counts of calls. They are read one after the other, while calls begin and end.
+    pub(super) fn counts(&self) -> CallCounts {
+        let succeeded = self.succeeded.load(Ordering::Relaxed);
+        let running = self.calls.load(Ordering::Relaxed) & !IDLE;
+        let begun = self.begun.load(Ordering::Relaxed);
+        let failed = begun.saturating_sub(succeeded).saturating_sub(running as u64);
+        CallCounts { running, begun, succeeded, failed }
     }
 
     /// Streams that end from now on were cancelled by the shutdown.
@@ -164,6 +190,11 @@ impl ActiveCall {
         &self.all.malformed
     }
 
+    /// The status of the call is OK.
+    pub(super) fn on_ok(&mut self) {
+        self.is_ok = true;
+    }
+
     /// Whether the shutdown has begun, without a lock.
     pub(super) fn is_shut_down(&self) -> bool {
         self.all.is_shut_down.load(Ordering::Acquire)
@@ -172,6 +203,9 @@ impl ActiveCall {
 
 impl Drop for ActiveCall {
     fn drop(&mut self) {
+        if self.is_ok {
+            self.all.succeeded.fetch_add(1, Ordering::Relaxed);
+        }
         // The time matters when no call is left. Before it is noted, the channel may take the call before for the last one, and
         // become idle early, from which the next call wakes it.
         if self.all.calls.fetch_sub(1, Ordering::SeqCst) & !IDLE == 1 {

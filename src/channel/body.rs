@@ -72,7 +72,7 @@ struct Filtered {
     /// The body that the outermost of the filters has returned.
     body: FilteredBody,
     /// Counts the call as running, where no inner body does.
-    _active: Option<ActiveCall>,
+    active: Option<ActiveCall>,
     /// Records the end of the call.
     telemetry: CallTelemetry,
 }
@@ -101,7 +101,7 @@ impl ChannelBody {
             telemetry.end(Code::Unknown);
             return Self::default();
         }
-        let filtered = Box::new(Filtered { body, _active: active, telemetry });
+        let filtered = Box::new(Filtered { body, active, telemetry });
         Self { state: State::Filtered(FilteredResponse::new(filtered, deadline)), filters: None }
     }
 
@@ -221,6 +221,9 @@ impl Filtered {
         if let Poll::Ready(frame) = &polled
             && let Some(code) = code_of(frame)
         {
+            if let (Some(active), Code::Ok) = (&mut self.active, code) {
+                active.on_ok();
+            }
             self.telemetry.end(code);
         }
         polled

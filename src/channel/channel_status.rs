@@ -31,6 +31,12 @@ pub struct ChannelStatus {
     pub state: ChannelState,
     /// The calls under way, until their responses are read.
     pub calls: usize,
+    /// The calls since the channel was built.
+    pub calls_begun: u64,
+    /// Those that have ended with the status OK.
+    pub calls_succeeded: u64,
+    /// Those that have ended with another status, or were cancelled.
+    pub calls_failed: u64,
     /// How many of the calls wait for the configuration, an endpoint or a stream.
     pub waiting: usize,
     /// Why the target cannot be resolved, or why the configuration may be stale.
@@ -69,10 +75,14 @@ impl Channel {
         let _ = self.shared.control.send(Control::Status(answer));
         let collected = collected.await.unwrap_or_default();
         let calls = &self.shared.calls;
+        let counts = calls.active.counts();
         ChannelStatus {
             target: self.shared.target.as_str().into(),
             state: self.state(),
-            calls: calls.active.running(),
+            calls: counts.running,
+            calls_begun: counts.begun,
+            calls_succeeded: counts.succeeded,
+            calls_failed: counts.failed,
             waiting: calls.published.waiting(),
             error: collected.error,
             clusters: collected.clusters,
@@ -92,8 +102,10 @@ impl LeafStatus {
 
 impl fmt::Display for ChannelStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { target, state, calls, waiting, error, clusters, leaves, not_executed } = self;
-        write!(f, "Channel {}: {state}, {calls} calls, {waiting} of them waiting", Escaped(target))?;
+        let Self { target, state, calls, waiting, error, clusters, leaves, not_executed, .. } = self;
+        let Self { calls_succeeded, calls_failed, .. } = self;
+        write!(f, "Channel {}: {state}, {calls} calls, {waiting} of them waiting; ", Escaped(target))?;
+        write!(f, "{calls_succeeded} succeeded, {calls_failed} failed")?;
         for cluster in clusters {
             write!(f, "\n{cluster}")?;
         }
@@ -258,7 +270,17 @@ mod tests {
             server_name: Some(long.clone()),
             peer: Some(long.clone()),
         };
-        let connection = ConnectionStatus { address, calls: 0, max_calls: 1, security };
+        let connection = ConnectionStatus {
+            address,
+            id: 1,
+            local_address: Some(address),
+            calls: 0,
+            streams_begun: 0,
+            streams_completed: 0,
+            max_calls: 1,
+            security,
+            tls: None,
+        };
         let endpoint = EndpointStatus {
             addresses: vec![address; 10_000],
             hostname: Some(long.clone()),
@@ -302,6 +324,9 @@ mod tests {
             target: "xds:///shop".into(),
             state: ChannelState::Ready,
             calls: 0,
+            calls_begun: 0,
+            calls_succeeded: 0,
+            calls_failed: 0,
             waiting: 0,
             error: Some(long),
             clusters: vec![cluster],

@@ -57,6 +57,7 @@ use crate::{
         connect_error::ConnectError,
         picker::{Attempt, Malformed},
         ready_endpoint::ReadyEndpoint,
+        status::{ConnectionFacts, TransportFacts},
         stream_queue::Gone,
         stream_queue::streams::Streams,
     },
@@ -73,6 +74,8 @@ pub(super) struct Handle {
     secured: Option<Arc<Secured>>,
     /// The address of the endpoint, for errors.
     address: SocketAddr,
+    /// The address of this side; `None` if the transport has none.
+    local: Option<SocketAddr>,
     /// The responses in progress on the connection.
     responses: Arc<Responses>,
     /// Counts of what was written.
@@ -119,6 +122,8 @@ pub(super) struct Reserved {
     stream: Option<u32>,
     /// Whether the response has begun.
     has_response: bool,
+    /// Whether the response is complete.
+    is_complete: bool,
 }
 
 /// The reason why a request was not sent.
@@ -163,6 +168,7 @@ impl Connection {
         if keep_alive.interval.is_some() {
             socket.note_reads();
         }
+        let local = socket.local_address();
         let (inbound, outbound) = (socket.inbound().clone(), socket.outbound().clone());
         let handshake = http2.client().handshake::<_, Bytes>(socket).await;
         let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {}", shown(&error)))?;
@@ -177,7 +183,7 @@ impl Connection {
         let limit = send.current_max_send_streams();
         let identity = secured.as_ref().and_then(Secured::peer);
         let (secured, responses) = (secured.map(Arc::new), Responses::new(inbound.clone()));
-        let handle = Handle { send, secured, address: peer.address, responses, outbound, http2 };
+        let handle = Handle { send, secured, address: peer.address, local, responses, outbound, http2 };
         Ok(Self {
             ping_pong: h2.ping_pong(),
             h2,
@@ -272,6 +278,17 @@ impl Handle {
     }
 }
 
+impl ConnectionFacts for Handle {
+    fn facts(&self) -> TransportFacts {
+        TransportFacts {
+            local: self.local,
+            streams_begun: self.outbound.begun_streams(),
+            streams_completed: self.outbound.completed_streams(),
+            tls: self.secured().map(Secured::status),
+        }
+    }
+}
+
 impl Reserved {
     /// Waits for a stream, in the order of the attempts, while the peer permits no further one on its connections (CH4.13).
     ///
@@ -280,13 +297,13 @@ impl Reserved {
     pub(super) async fn new(attempt: Attempt<Handle>) -> Result<Self, Gone> {
         let waiter = attempt.endpoint.connections.queue().wait()?;
         let other = Some(waiter.await?);
-        Ok(Self { attempt, other, stream: None, has_response: false })
+        Ok(Self { attempt, other, stream: None, has_response: false, is_complete: false })
     }
 
     /// Reserves a stream like [`new`](Self::new) without waiting; returns the attempt if no connection has one.
     pub(super) fn try_new(attempt: Attempt<Handle>) -> Result<Self, Attempt<Handle>> {
         match attempt.endpoint.connections.try_reserve() {
-            Some(other) => Ok(Self { attempt, other, stream: None, has_response: false }),
+            Some(other) => Ok(Self { attempt, other, stream: None, has_response: false, is_complete: false }),
             None => Err(attempt),
         }
     }
@@ -340,7 +357,8 @@ impl Reserved {
     }
 
     /// Handles a complete response, whatever its status: the connection has proved itself (CH3.3).
-    pub(super) fn on_complete(&self) {
+    pub(super) fn on_complete(&mut self) {
+        self.is_complete = true;
         self.streams().on_complete();
     }
 
@@ -373,6 +391,9 @@ impl Drop for Reserved {
         // CH2.22: the server has seen nothing of the attempt.
         if self.is_unsent() {
             self.attempt.on_never_sent();
+        }
+        if self.is_complete {
+            self.handle().outbound.on_completed();
         }
         self.streams().release(self.has_response);
     }

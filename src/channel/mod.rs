@@ -96,7 +96,7 @@ pub use crate::balance::{
     connectivity::Connectivity,
     status::{
         ClusterStatus, ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus,
-        PriorityStatus, UnusedEndpoint,
+        PriorityStatus, TlsStatus, UnusedEndpoint,
     },
 };
 #[cfg(feature = "tls")]
@@ -117,6 +117,11 @@ pub struct Channel {
     shared: Arc<Shared>,
 }
 
+/// A handle that does not keep its channel alive. It is equal to those of the same channel.
+#[cfg(feature = "channelz")]
+#[derive(Clone)]
+pub(crate) struct WeakChannel(std::sync::Weak<Shared>);
+
 /// The state that clones of a channel share. Dropping the last one ends the task.
 struct Shared {
     /// The state that calls use.
@@ -135,6 +140,12 @@ impl Channel {
     /// `GRPC_XDS_BOOTSTRAP_CONFIG`.
     pub fn builder(target: impl Into<Target>) -> ChannelBuilder {
         ChannelBuilder::new(target.into())
+    }
+
+    /// A handle that does not keep the channel alive.
+    #[cfg(feature = "channelz")]
+    pub(crate) fn downgrade(&self) -> WeakChannel {
+        WeakChannel(Arc::downgrade(&self.shared))
     }
 
     /// The target.
@@ -291,6 +302,33 @@ impl Channel {
             // An error means that the task has ended.
             let _ = is_done.await;
         }
+    }
+}
+
+#[cfg(feature = "channelz")]
+impl WeakChannel {
+    /// The channel, unless it has ended.
+    pub(crate) fn upgrade(&self) -> Option<Channel> {
+        self.0.upgrade().map(|shared| Channel { shared })
+    }
+
+    /// Whether the last handle of the channel is gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.strong_count() == 0
+    }
+}
+
+#[cfg(feature = "channelz")]
+impl PartialEq for WeakChannel {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
+}
+
+#[cfg(feature = "channelz")]
+impl fmt::Debug for WeakChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakChannel").finish_non_exhaustive()
     }
 }
 

@@ -305,6 +305,7 @@ impl CallGuards {
     pub(super) fn on_status(&mut self, code: Code) {
         if code == Code::Ok {
             self.attempt.on_ok();
+            self.active.on_ok();
         }
         if let Some(throttled) = &self.throttled {
             throttled.record(code);

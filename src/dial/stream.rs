@@ -1,5 +1,7 @@
 //! Connected sockets, with or without TLS.
 
+#[cfg(feature = "channel")]
+use std::net::SocketAddr;
 use std::{
     io,
     pin::Pin,
@@ -61,6 +63,18 @@ impl Socket {
         }
     }
 
+    /// The address of this side, if the socket is one of TCP.
+    #[cfg(feature = "channel")]
+    fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(socket) => socket.local_addr().ok(),
+            #[cfg(unix)]
+            Self::Unix(_) => None,
+            #[cfg(test)]
+            Self::Memory(_) => None,
+        }
+    }
+
     /// Returns the socket, if it is one of TCP.
     #[cfg(test)]
     pub(crate) fn tcp(&self) -> Option<&TcpStream> {
@@ -89,6 +103,17 @@ impl MaybeTlsStream {
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream),
             Self::Custom(stream) => Pin::new(stream),
+        }
+    }
+
+    /// The address of this side, if it is known.
+    #[cfg(feature = "channel")]
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Plaintext(socket) => socket.local_address(),
+            #[cfg(feature = "tls")]
+            Self::Tls(stream) => stream.get_ref().0.local_address(),
+            Self::Custom(_) => None,
         }
     }
 

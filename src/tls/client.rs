@@ -48,6 +48,16 @@ pub(crate) struct ClientTls {
     generation: Mutex<Option<Arc<Generation>>>,
 }
 
+/// A connection to an endpoint after the handshake.
+pub(crate) struct Connected<IO> {
+    pub(crate) stream: TlsStream<IO>,
+    pub(crate) peer: PeerIdentity,
+    /// The certificate of the client in DER, which a server may have requested or not; `None` if none is configured.
+    pub(crate) offered: Option<Arc<[u8]>>,
+    /// The name of the cipher suite.
+    pub(crate) cipher_suite: Option<&'static str>,
+}
+
 /// The source of material and of the rules of verification.
 enum Security {
     /// TLS that the resource of a cluster configures.
@@ -163,7 +173,7 @@ impl ClientTls {
     pub(crate) async fn connect<IO: AsyncRead + AsyncWrite + Unpin + Send>(
         &self,
         io: IO,
-    ) -> Result<(TlsStream<IO>, PeerIdentity), String> {
+    ) -> Result<Connected<IO>, String> {
         let generation = self.prepare().await.map_err(|missing| missing.to_string())?;
         let text = |error| match error {
             HandshakeError::Failed(e) => match explained(&e, generation.identity()) {
@@ -175,8 +185,12 @@ impl ClientTls {
         // Clusters and fallbacks have names of their own to send, whatever the address is.
         let stream = self.handshake(&generation, "", io).await.map_err(text)?;
         let (leaf, _) = chain(stream.get_ref().1).map_err(text)?;
-        let identity = PeerIdentity::of(leaf)?;
-        Ok((stream, identity))
+        let peer = PeerIdentity::of(leaf)?;
+        let offered = generation.identity().and_then(|identity| identity.key.cert.first());
+        let cipher_suite =
+            stream.get_ref().1.negotiated_cipher_suite().and_then(|suite| suite.suite().as_str());
+        let offered = offered.map(|leaf| leaf.as_ref().into());
+        Ok(Connected { stream, peer, offered, cipher_suite })
     }
 
     /// What an error of a connection means, if it is one of TLS. In TLS 1.3 a server refuses the client's certificate

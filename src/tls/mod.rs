@@ -31,7 +31,7 @@ mod verifier;
 mod watching;
 
 pub(crate) use self::{
-    client::ClientTls,
+    client::{ClientTls, Connected},
     crypto::{Crypto, NoCrypto},
     generation::{Generation, HTTP2, HandshakeError},
     providers::{ProviderRotations, Providers, RotatedInstance},

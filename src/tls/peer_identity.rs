@@ -23,6 +23,12 @@ impl PeerIdentity {
         &self.certificate
     }
 
+    /// The encoding of the certificate, shared.
+    #[cfg(feature = "channel")]
+    pub(crate) fn shared_certificate(&self) -> &Arc<[u8]> {
+        &self.certificate
+    }
+
     /// The SPIFFE id of the certificate (`spiffe://domain/path`): its only URI, if that is one.
     pub fn spiffe_id(&self) -> Option<&str> {
         self.spiffe_id.as_deref()

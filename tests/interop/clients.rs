@@ -2,6 +2,7 @@
 //! gRPC-Go's own client on an older one do the same, by the same configuration of this crate's control plane and with the same
 //! backends. Each test compares where their calls go and how they end.
 
+mod channelz;
 mod distributions;
 mod failures;
 mod limits;
@@ -60,6 +61,8 @@ struct Trio {
 struct Client {
     process: Process,
     services: Channel,
+    /// The port of its services.
+    port: u64,
     name: &'static str,
 }
 
@@ -82,11 +85,7 @@ impl Trio {
 
     /// The same with other flags for each client.
     async fn start_each(flags: [&[&str]; 3], backends: &[&Backend]) -> Self {
-        let server = TestControlPlane::start().await;
-        server.set(listener("shop").rds("routes"));
-        server.set(cluster("cart"));
-        server.set(locality(endpoints("cart"), "a", 0, backends));
-        server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
+        let server = mesh(backends).await;
         let all = join3(
             Client::start("interop_client", "XDSKIT_INTEROP_CLIENT", &server, flags[0]),
             Client::start("grpcgo", "XDSKIT_INTEROP_GRPC_GO", &server, flags[1]),
@@ -137,7 +136,7 @@ impl Client {
             panic!("{name} did not print its port but {first}:\n{}", process.log())
         };
         let services = within("the services", endpoint(port).connect()).await.expect("they are there");
-        Self { process, services, name }
+        Self { process, services, port, name }
     }
 
     /// Starts gRPC-Go's original. It does not print its port, so it is given a free one. It ends if that was taken meanwhile, and is
@@ -161,7 +160,7 @@ impl Client {
             select! {
                 biased;
                 services = within("the services of the original", services) => {
-                    return Self { process, services, name };
+                    return Self { process, services, port: port.into(), name };
                 }
                 status = process.exit() => ended.push((status, process.log())),
             }
@@ -289,6 +288,16 @@ impl Client {
             .unwrap_or_else(|status| panic!("{}: {status}\n{}", self.name, self.process.log()))
             .into_inner()
     }
+}
+
+/// The service `shop`, whose calls go to the cluster `cart` with these backends.
+async fn mesh(backends: &[&Backend]) -> TestControlPlane {
+    let server = TestControlPlane::start().await;
+    server.set(listener("shop").rds("routes"));
+    server.set(cluster("cart"));
+    server.set(locality(endpoints("cart"), "a", 0, backends));
+    server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
+    server
 }
 
 /// The command of a client, with its target and bootstrap.

@@ -24,6 +24,7 @@ main() {
   build_java backends/java Backend warm-up
   install_envoy "$bin/envoy"
   install_python tests/interop/backends/python/requirements.txt "$bin/backends/python"
+  install_python tests/interop/channelz/requirements.txt "$bin/channelz"
   install_node tests/interop/backends/node "$bin/backends/node"
   cargo build --locked --quiet --example watch --example walk --example relay --example interop_client
   cargo build --locked --quiet --package xdskit-cli --bin xdskit
@@ -31,6 +32,7 @@ main() {
     XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_BACKEND_GO=$bin/backends/go XDSKIT_INTEROP_BACKEND_JAVA=$bin/backends/java/run \
     XDSKIT_INTEROP_BACKEND_PYTHON=$PWD/tests/interop/backends/python/backend.py XDSKIT_INTEROP_PYTHONPATH=$bin/backends/python \
+    XDSKIT_INTEROP_CHANNELZ=$PWD/tests/interop/channelz/query.py XDSKIT_INTEROP_CHANNELZ_PYTHONPATH=$bin/channelz \
     XDSKIT_INTEROP_BACKEND_NODE=$PWD/tests/interop/backends/node/backend.js XDSKIT_INTEROP_NODE_PATH=$bin/backends/node/node_modules \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
     XDSKIT_INTEROP_RELAY=$target/debug/examples/relay XDSKIT_INTEROP_CLIENT=$target/debug/examples/interop_client \

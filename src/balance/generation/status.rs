@@ -10,7 +10,7 @@ use std::{
 
 use super::{Generation, Generations, Routing, remarks_of_routes};
 use crate::{
-    balance::status::{ClusterStatus, EndpointStatus, LeafStatus, UnusedEndpoint},
+    balance::status::{ClusterStatus, ConnectionFacts, EndpointStatus, LeafStatus, UnusedEndpoint},
     escape::Escaped,
     resolve::ClusterView,
     resource::Remarks,
@@ -28,7 +28,7 @@ impl<H> Generation<H> {
     }
 }
 
-impl<H: Clone + Debug> Generations<H> {
+impl<H: Clone + ConnectionFacts + Debug> Generations<H> {
     /// The clusters that requests are sent to, and those with endpoints, with the health of these.
     pub(crate) fn status(&self, now: Instant) -> (Vec<ClusterStatus>, Vec<LeafStatus>) {
         let mut leaves = self.balancer.leaf_status(now);

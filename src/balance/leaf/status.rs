@@ -10,7 +10,10 @@ use crate::balance::{
     lists::PriorityLists,
     locality_config::{EndpointConfig, LocalityConfig},
     outlier::Outliers,
-    status::{ConnectionSecurity, ConnectionStatus, EndpointStatus, LocalityStatus, PriorityStatus},
+    status::{
+        ConnectionFacts, ConnectionSecurity, ConnectionStatus, EndpointStatus, LocalityStatus,
+        PriorityStatus, TransportFacts,
+    },
 };
 
 /// The parts of a cluster that its status is made of.
@@ -22,7 +25,7 @@ pub(super) struct StatusReader<'a, H> {
     pub(super) now: Instant,
 }
 
-impl<H: Clone> StatusReader<'_, H> {
+impl<H: Clone + ConnectionFacts> StatusReader<'_, H> {
     /// The priorities of the configuration, also those that were not created.
     pub(super) fn priorities(&self) -> Vec<PriorityStatus> {
         let priorities = self.cluster.config.priorities.iter().enumerate();
@@ -90,14 +93,26 @@ impl<H: Clone> StatusReader<'_, H> {
 }
 
 /// The connections to the addresses of an endpoint.
-fn connections<H: Clone>(known: &ClusterEndpoint<H>, endpoint: &EndpointConfig) -> Vec<ConnectionStatus> {
+fn connections<H: Clone + ConnectionFacts>(
+    known: &ClusterEndpoint<H>,
+    endpoint: &EndpointConfig,
+) -> Vec<ConnectionStatus> {
     let ready = known.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));
     let connections = ready.filter_map(|ready| ready.ready()).flat_map(|ready| {
-        ready.connections.iter().map(move |(_, streams)| ConnectionStatus {
-            address: ready.destination.address,
-            calls: streams.running(),
-            max_calls: streams.limit(),
-            security: ConnectionSecurity::of(ready.destination.identity.security(), streams.peer().cloned()),
+        ready.connections.iter().map(move |(connection, streams)| {
+            let identity = &ready.destination.identity;
+            let TransportFacts { local, streams_begun, streams_completed, tls } = streams.handle().facts();
+            ConnectionStatus {
+                address: ready.destination.address,
+                id: connection.number(),
+                local_address: local,
+                calls: streams.running(),
+                streams_begun,
+                streams_completed,
+                max_calls: streams.limit(),
+                security: ConnectionSecurity::of(identity.security(), streams.peer().cloned()),
+                tls,
+            }
         })
     });
     connections.collect()

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicU32, AtomicUsize, Ordering},
+    atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
 use super::{
@@ -17,6 +17,8 @@ pub(super) struct Outbound {
     last_begun: AtomicU32,
     /// The number of frames on forgotten streams that h2 has answered.
     answered_forgotten: AtomicUsize,
+    /// The number of streams that the peer has ended with a status.
+    completed: AtomicU64,
 }
 
 /// Follows the written frames.
@@ -37,6 +39,21 @@ impl Outbound {
     /// lost, its error is that of one that was sent (CH6.12).
     pub(super) fn has_begun(&self, stream: u32) -> bool {
         stream <= self.last_begun.load(Ordering::Acquire)
+    }
+
+    /// The number of streams that were begun so far: a client has the odd numbers (RFC 9113, section 5.1.1).
+    pub(super) fn begun_streams(&self) -> u64 {
+        self.last_begun.load(Ordering::Acquire).div_ceil(2).into()
+    }
+
+    /// The number of streams that the peer has ended with a status so far.
+    pub(super) fn completed_streams(&self) -> u64 {
+        self.completed.load(Ordering::Relaxed)
+    }
+
+    /// Counts a stream that the peer has ended with a status.
+    pub(super) fn on_completed(&self) {
+        self.completed.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Whether the connection is to be replaced. The h2 crate closes one after a number of frames on streams that it has forgotten.

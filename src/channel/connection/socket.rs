@@ -3,6 +3,7 @@
 use std::{
     collections::VecDeque,
     io, mem,
+    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -91,6 +92,11 @@ impl Socket {
         let (written, preface) = (OutboundFrames::new(), Preface::default());
         let (held, followed) = (Vec::new(), VecDeque::new());
         Self { io, frames, held, followed, written, notes_reads: false, preface }
+    }
+
+    /// The address of this side; `None` if it has none, or if it is not known any more.
+    pub(super) fn local_address(&self) -> Option<SocketAddr> {
+        self.io.io.local_address()
     }
 
     /// Records the time of each read from now on.

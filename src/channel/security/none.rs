@@ -7,7 +7,10 @@ use http::uri::Authority;
 use super::Peer;
 use crate::{
     Client,
-    balance::identity::{Destination, Rotation},
+    balance::{
+        identity::{Destination, Rotation},
+        status::TlsStatus,
+    },
     channel::error::ChannelError,
     client::ClientBuilder,
     config::Target,
@@ -85,6 +88,10 @@ impl Tls {
 
 impl Secured {
     pub(in crate::channel) fn peer(&self) -> Option<Arc<str>> {
+        match *self {}
+    }
+
+    pub(in crate::channel) fn status(&self) -> TlsStatus {
         match *self {}
     }
 

@@ -16,14 +16,17 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 use super::Peer;
 use crate::{
     Client,
-    balance::identity::{ClusterTls, Destination, EndpointCredentials, Rotation, Security},
+    balance::{
+        identity::{ClusterTls, Destination, EndpointCredentials, Rotation, Security},
+        status::TlsStatus,
+    },
     channel::error::ChannelError,
     client::ClientBuilder,
     config::{Bootstrap, Target, TlsConfig},
     dial::{MaybeTlsStream, Socket},
     tls::{
-        ClientTls, Crypto, PeerIdentity, ProviderRotations, Providers, Revocation, RevocationLists,
-        RotatedInstance,
+        ClientTls, Connected, Crypto, PeerIdentity, ProviderRotations, Providers, Revocation,
+        RevocationLists, RotatedInstance,
     },
 };
 
@@ -104,6 +107,10 @@ pub(in crate::channel) struct RotationWatch(Option<ProviderRotations>);
 pub(in crate::channel) struct Secured {
     /// The certificate of the peer.
     identity: PeerIdentity,
+    /// The certificate that this side offers.
+    offered: Option<Arc<[u8]>>,
+    /// The name of the cipher suite.
+    cipher_suite: Option<&'static str>,
     /// The generation of settings and material that the connection was made with, kept as long as the connection.
     tls: Tls,
 }
@@ -322,8 +329,8 @@ impl Tls {
     /// # Errors
     /// A text with the reason.
     pub(in crate::channel) async fn connect(&self, io: Socket) -> Result<(MaybeTlsStream, Secured), String> {
-        let (io, identity) = self.client.connect(io).await?;
-        Ok((io.into(), Secured { identity, tls: self.clone() }))
+        let Connected { stream, peer, offered, cipher_suite } = self.client.connect(io).await?;
+        Ok((stream.into(), Secured { identity: peer, offered, cipher_suite, tls: self.clone() }))
     }
 
     /// Explains an error of a connection, if it is one of TLS: in TLS 1.3 a server refuses the certificate of a client after the
@@ -360,6 +367,15 @@ impl Secured {
     /// Returns the certificate of the peer.
     pub(in crate::channel) fn identity(&self) -> &PeerIdentity {
         &self.identity
+    }
+
+    /// What the handshake has led to, for the status of the connection.
+    pub(in crate::channel) fn status(&self) -> TlsStatus {
+        TlsStatus {
+            cipher_suite: self.cipher_suite,
+            local_certificate: self.offered.clone(),
+            peer_certificate: self.identity.shared_certificate().clone(),
+        }
     }
 
     /// Returns the SPIFFE id, or else the first name.

@@ -113,7 +113,7 @@ async fn checked_at(
         stream
     };
     let (connected, _served) = tokio::join!(client.connect(near), serve);
-    let mut stream = connected.unwrap().0;
+    let mut stream = connected.unwrap().stream;
     stream.read_exact(&mut [0]).await.unwrap(); // and the tickets before it
     let generation = client.generation.lock().unwrap().clone().unwrap();
     let (connection, name) = (stream.get_ref().1, client.security.sent_name("").unwrap());
@@ -143,7 +143,7 @@ async fn handshake(client: &ClientTls, server: &Arc<ServerConfig>) -> Result<(Pe
         Some((seen, stream))
     };
     let connect = async {
-        let (mut stream, identity) = client.connect(near).await?;
+        let Connected { mut stream, peer: identity, .. } = client.connect(near).await?;
         let mut byte = [0];
         let read = stream.read_exact(&mut byte).await;
         match read {

@@ -6,6 +6,7 @@ mod builders;
 mod calls;
 mod cases;
 mod changes;
+mod channelz;
 mod endpoints;
 mod filters;
 mod life;

@@ -2,6 +2,7 @@
 
 use std::{fs, path::PathBuf};
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::{Value, json};
 use tonic::transport::{Certificate, ServerTlsConfig};
 use xdskit::{
@@ -44,6 +45,13 @@ impl Pki {
         for name in ["client.pem", "client.key"] {
             fs::rename(self.path(&format!("{name}.new")), self.path(name)).unwrap();
         }
+    }
+
+    /// The DER encoding of the client's certificate.
+    pub(super) fn client_certificate(&self) -> Vec<u8> {
+        let pem = fs::read_to_string(self.path("client.pem")).unwrap();
+        let lines: String = pem.lines().skip(1).take_while(|line| !line.starts_with("-----")).collect();
+        BASE64_STANDARD.decode(lines).unwrap()
     }
 
     fn path(&self, name: &str) -> PathBuf {

@@ -38,7 +38,7 @@ async fn handshakes_have_the_suites_of_the_provider() {
         let (near, far) = tokio::io::duplex(1 << 16);
         let accept = TlsAcceptor::from(Arc::new(world.server())).accept(far);
         let (connected, _accepted) = tokio::join!(client.connect(near), accept);
-        let (stream, _) = connected.unwrap();
+        let Connected { stream, .. } = connected.unwrap();
         assert_eq!(stream.get_ref().1.negotiated_cipher_suite().unwrap().suite(), suite);
     }
 }
