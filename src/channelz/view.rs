@@ -88,8 +88,8 @@ impl View {
         let data = ChannelData {
             state: Some(state(of_endpoint(endpoint.state))),
             target: name.clone(),
-            calls_started: number(count(|it| it.streams_begun)),
-            calls_succeeded: number(count(|it| it.streams_completed)),
+            calls_started: number(count(|connection| connection.streams_begun)),
+            calls_succeeded: number(count(|connection| connection.streams_completed)),
             calls_failed: number(count(failed)),
         };
         let subchannel_ref = SubchannelRef { subchannel_id: ids.id, name };
