@@ -131,7 +131,7 @@ impl<H: Clone> Balancer<H> {
     }
 
     /// An endpoint has reported its load on a connection, beside the calls (CH9.8).
-    pub(crate) fn on_load(&mut self, connection: ConnectionId, report: LoadReport, now: Instant) {
+    pub(crate) fn on_load(&mut self, connection: ConnectionId, report: &LoadReport, now: Instant) {
         let Some(Owner { leaf, holder }) = self.commands.owner_of(connection) else { return };
         // Connections of sessions alone, and those of a replaced policy, have no weights.
         if let Some(endpoint) = holder.endpoint() {

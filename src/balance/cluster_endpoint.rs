@@ -298,7 +298,7 @@ impl<H: Clone> ClusterEndpoint<H> {
     pub(super) fn on_load(
         &mut self,
         connection: ConnectionId,
-        report: LoadReport,
+        report: &LoadReport,
         settings: Option<&WeightSettings>,
         scope: &mut Scope<'_>,
     ) {
@@ -334,20 +334,20 @@ impl<H: Clone> ClusterEndpoint<H> {
     }
 
     /// Whether pickers have another endpoint from now on, or none.
-    fn refresh_ready(&mut self, ClusterContext { breaker, loads, weights, .. }: ClusterContext<'_>) -> bool {
+    fn refresh_ready(&mut self, ClusterContext { breaker, loads, .. }: ClusterContext<'_>) -> bool {
         let is_ejected = self.is_ejected();
         let was_left_out = mem::replace(&mut self.is_left_out, is_ejected);
         let Some(Established { destination, connections, queue }) = self.pick_first.ready() else {
             return self.ready.take().is_some();
         };
         let outcomes = self.tracked.as_ref().map(|tracked| &tracked.outcomes);
+        let weight = self.weighing.as_ref().map(Weighing::weight);
         let is_same = |known: &Arc<ReadyEndpoint<H>>| {
             known.connection == connections[0].0
                 && known.connections.are(connections)
                 && Arc::ptr_eq(&known.breaker, breaker)
                 && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)
-                // A weight outlives connections, so only its presence can differ.
-                && known.weight.is_some() == weights.is_some()
+                && known.weight.as_ref().map(Arc::as_ptr) == weight.map(Arc::as_ptr)
         };
         if self.ready.as_ref().is_some_and(is_same) {
             // Pickers leave an ejected endpoint out by a mask, so it need not be made anew.
@@ -360,7 +360,7 @@ impl<H: Clone> ClusterEndpoint<H> {
         // The count outlives connections: attempts on a lost one may still be running (CH13.7).
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
-        let weight = self.weighing.as_ref().map(|weighing| weighing.weight().clone());
+        let weight = weight.cloned();
         let locality = self.locality.of(address);
         self.ready = Some(Arc::new(ReadyEndpoint {
             connection,

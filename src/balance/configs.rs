@@ -19,8 +19,10 @@ use super::{
     policy::{Configured, Drop, LeafConfig},
     settings::BalancerSettings,
     stale_config::merged,
+    weights::UtilizationMetrics,
 };
 use crate::{
+    error::{Escaped, shortened},
     resolve::{ClusterView, Snapshot},
     resource::{Cluster, ClusterKind, ClusterLoadAssignment, LbPolicy},
 };
@@ -243,9 +245,10 @@ impl Translation {
         if let Some(name) = &configured.unsupported {
             unexecuted.insert(format!("load balancing policy {name}, round_robin is used instead"));
         }
-        if config.lb_policy.has_custom_metrics() {
-            let field = "metric_names_for_computing_utilization";
-            unexecuted.insert(format!("{field}, the utilization is that of A58"));
+        if let Some(name) = UtilizationMetrics::left_out(config.lb_policy.utilization_metrics()) {
+            let name = shortened(name, MAX_NAME_SHOWN);
+            let name = Escaped(&name);
+            unexecuted.insert(format!("{UTILIZATION_METRICS}, of which {name} is left out"));
         }
         if self.refusal(Some(config)).is_some() {
             unexecuted.insert("TLS, calls fail since the channel has no credentials".to_owned());
@@ -295,6 +298,10 @@ const NO_CREDENTIALS: &str = "it has TLS, and this build has not (feature `tls`)
                               ignore the TLS of clusters";
 /// The limit of concurrent requests of a cluster without one (A32).
 const DEFAULT_MAX_REQUESTS: u32 = 1_024;
+/// The field of the configuration, for warnings.
+const UTILIZATION_METRICS: &str = "metric_names_for_computing_utilization";
+/// How much of a name a warning shows, in bytes.
+const MAX_NAME_SHOWN: usize = 100;
 
 #[cfg(test)]
 mod tests;

@@ -290,7 +290,7 @@ impl<H: Clone> Leaf<H> {
         &mut self,
         index: EndpointIndex,
         connection: ConnectionId,
-        report: LoadReport,
+        report: &LoadReport,
         scope: &mut LeafScope<'_>,
     ) {
         let ListedEndpoints { cluster, endpoints, .. } = &mut self.listed;

@@ -27,8 +27,15 @@ impl Weighing {
         scope: &mut Scope<'_>,
     ) {
         if let Some(settings) = settings {
-            let new = || Self { weight: EndpointWeight::new(scope.now), connection: None, period: None };
+            let new = || Self {
+                weight: EndpointWeight::new(&settings.metrics, scope.now),
+                connection: None,
+                period: None,
+            };
             let it = this.get_or_insert_with(new);
+            if !it.weight.is_by(&settings.metrics) {
+                it.weight = it.weight.with_metrics(&settings.metrics);
+            }
             it.set_connection(connection);
             it.set_period(settings.out_of_band, scope);
         } else if let Some(mut it) = this.take() {
@@ -43,7 +50,7 @@ impl Weighing {
     }
 
     /// The endpoint has reported its load beside the calls.
-    pub(super) fn on_report(&self, report: LoadReport, settings: &WeightSettings, scope: &mut Scope<'_>) {
+    pub(super) fn on_report(&self, report: &LoadReport, settings: &WeightSettings, scope: &mut Scope<'_>) {
         // A report may arrive after its stream was ended.
         if self.period.is_some() {
             self.weight.report(report, settings.penalty, scope.now);

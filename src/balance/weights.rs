@@ -1,5 +1,7 @@
 //! Weights of endpoints by the load that they report, and picks in proportion to them (A58).
 
+mod utilization;
+
 use std::{
     sync::{
         Arc,
@@ -10,12 +12,14 @@ use std::{
 
 use prost::{DecodeError, Message};
 
+pub(crate) use self::utilization::UtilizationMetrics;
+use self::utilization::{ReportedMetrics, is_usable};
 use crate::{
     pb::xds::data::orca::v3::OrcaLoadReport, resource::load_balancing::ClientSideWeightedRoundRobin,
 };
 
 /// Settings of weighted_round_robin (CH3.41).
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct WeightSettings {
     /// How long an endpoint must have reported before its weight counts; zero for at once.
     pub(super) blackout: Duration,
@@ -27,13 +31,15 @@ pub(crate) struct WeightSettings {
     pub(super) penalty: f64,
     /// How often endpoints report beside the calls; with that, the reports of calls are not read (CH3.46).
     pub(super) out_of_band: Option<Duration>,
+    /// What the utilization is computed from.
+    pub(super) metrics: UtilizationMetrics,
 }
 
 /// What a weight is computed from.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LoadReport {
-    /// A share of what the endpoint can do: above 1 if it is overloaded.
-    utilization: f64,
+    /// Shares of what the endpoint can do: above 1 if it is overloaded.
+    metrics: ReportedMetrics,
     /// Requests per second.
     rate: f64,
     /// Errors per second.
@@ -53,6 +59,8 @@ pub(crate) struct EndpointWeight {
     updated: AtomicU64,
     /// Since when there have been reports without an interruption, in ns since the epoch; [`NEVER`] if there is none.
     reporting_since: AtomicU64,
+    /// What the utilization is computed from.
+    metrics: UtilizationMetrics,
 }
 
 /// What a weight is good for at a time (CH3.43).
@@ -73,6 +81,7 @@ impl From<&ClientSideWeightedRoundRobin> for WeightSettings {
             update: from.weight_update_period,
             penalty: f64::from(from.error_utilization_penalty),
             out_of_band: from.enable_oob_load_report.then_some(from.oob_reporting_period),
+            metrics: UtilizationMetrics::new(&from.metric_names_for_computing_utilization),
         }
     }
 }
@@ -83,27 +92,33 @@ impl LoadReport {
     /// # Errors
     /// The message is malformed.
     pub(crate) fn decode(message: &[u8]) -> Result<Option<Self>, DecodeError> {
-        let OrcaLoadReport { cpu_utilization, rps_fractional, eps, application_utilization, .. } =
-            OrcaLoadReport::decode(message)?;
-        let is_positive = |value: f64| value > 0.0 && value.is_finite();
-        // Applications that report no utilization of their own are weighed by their CPU (A58).
-        let utilization =
-            if application_utilization > 0.0 { application_utilization } else { cpu_utilization };
-        let errors = if eps.is_finite() && eps > 0.0 { eps } else { 0.0 };
-        let is_useful = is_positive(utilization) && is_positive(rps_fractional);
-        Ok(is_useful.then_some(Self { utilization, rate: rps_fractional, errors }))
+        let decoded = OrcaLoadReport::decode(message)?;
+        let metrics = ReportedMetrics {
+            application: decoded.application_utilization,
+            processor: decoded.cpu_utilization,
+            memory: decoded.mem_utilization,
+            named: decoded.named_metrics,
+        };
+        let (rate, eps) = (decoded.rps_fractional, decoded.eps);
+        let errors = if is_usable(eps) { eps } else { 0.0 };
+        let is_useful = metrics.is_any_usable() && is_usable(rate);
+        Ok(is_useful.then_some(Self { metrics, rate, errors }))
     }
 
-    /// The requests per second that the endpoint could serve.
-    fn weight(self, penalty: f64) -> f64 {
-        self.rate / (self.utilization + self.errors / self.rate * penalty)
+    /// The requests per second that the endpoint could serve; `None` without a usable utilization, and if extreme numbers have a quotient
+    /// that is too great, or too small.
+    fn weight(&self, metrics: &UtilizationMetrics, penalty: f64) -> Option<f64> {
+        let utilization = self.metrics.utilization(metrics)?;
+        let weight = self.rate / (utilization + self.errors / self.rate * penalty);
+        is_usable(weight).then_some(weight)
     }
 }
 
 impl EndpointWeight {
     /// Before the first report.
-    pub(super) fn new(now: Instant) -> Arc<Self> {
+    pub(super) fn new(metrics: &UtilizationMetrics, now: Instant) -> Arc<Self> {
         Arc::new(Self {
+            metrics: metrics.clone(),
             epoch: now,
             weight: AtomicU64::new(0),
             updated: AtomicU64::new(NEVER),
@@ -111,13 +126,28 @@ impl EndpointWeight {
         })
     }
 
+    /// Whether the utilization is computed from these metrics.
+    pub(super) fn is_by(&self, metrics: &UtilizationMetrics) -> bool {
+        self.metrics == *metrics
+    }
+
+    /// The same weight, from now on by other metrics.
+    pub(super) fn with_metrics(&self, metrics: &UtilizationMetrics) -> Arc<Self> {
+        let copied = |value: &AtomicU64| AtomicU64::new(value.load(Ordering::Acquire));
+        Arc::new(Self {
+            epoch: self.epoch,
+            // Before the weight, as a reader of both reads them.
+            updated: copied(&self.updated),
+            weight: copied(&self.weight),
+            reporting_since: copied(&self.reporting_since),
+            metrics: metrics.clone(),
+        })
+    }
+
     /// The endpoint has reported its load.
-    pub(super) fn report(&self, report: LoadReport, penalty: f64, now: Instant) {
-        let (weight, now) = (report.weight(penalty), self.since_epoch(now));
-        // The quotient of extreme numbers may be too great, or too small.
-        if !(weight > 0.0 && weight.is_finite()) {
-            return;
-        }
+    pub(super) fn report(&self, report: &LoadReport, penalty: f64, now: Instant) {
+        let Some(weight) = report.weight(&self.metrics, penalty) else { return };
+        let now = self.since_epoch(now);
         self.weight.store(weight.to_bits(), Ordering::Relaxed);
         // After the weight, so that a reader of this time sees a weight.
         self.updated.store(now, Ordering::Release);

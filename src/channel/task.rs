@@ -318,7 +318,7 @@ impl Task {
                 self.connections.on_full(id);
                 balancer.on_full(id, now());
             }
-            Event::Load(id, report) => balancer.on_load(id, report, now()),
+            Event::Load(id, report) => balancer.on_load(id, &report, now()),
             Event::Lost(id, loss) => {
                 self.load_watches.remove(&id);
                 let reason = loss.reason();

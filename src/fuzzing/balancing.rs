@@ -131,7 +131,7 @@ impl Balancing {
                 ..OrcaLoadReport::default()
             };
             if let Ok(Some(report)) = LoadReport::decode(&report.encode_to_vec()) {
-                attempt.on_report(report, self.now);
+                attempt.on_report(&report, self.now);
             }
         }
     }

@@ -111,7 +111,8 @@ pub struct ClientSideWeightedRoundRobin {
     pub weight_update_period: Duration,
     /// How much errors lower a weight: not negative, 1 by default.
     pub error_utilization_penalty: f32,
-    /// Metrics whose maximum is the utilization; empty for the one that A58 names.
+    /// Metrics whose maximum is the utilization of endpoints that report no `application_utilization`: `cpu_utilization`,
+    /// `mem_utilization`, or `named_metrics.` and a key (gRFC A114). Without a value of one, it is `cpu_utilization`.
     pub metric_names_for_computing_utilization: Box<[Box<str>]>,
 }
 
@@ -149,19 +150,19 @@ pub(super) struct Choice {
 }
 
 impl LbPolicy {
-    /// Whether the utilization would be that of named metrics (A114).
+    /// The names of the metrics that the utilization is computed from (A114).
     #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
-    pub(crate) fn has_custom_metrics(&self) -> bool {
+    pub(crate) fn utilization_metrics(&self) -> &[Box<str>] {
         match self {
-            Self::ClientSideWeightedRoundRobin(it) => !it.metric_names_for_computing_utilization.is_empty(),
-            Self::WrrLocality(it) => it.endpoint_picking_policy.has_custom_metrics(),
-            Self::RandomSubsetting(it) => it.child_policy.has_custom_metrics(),
+            Self::ClientSideWeightedRoundRobin(it) => &it.metric_names_for_computing_utilization,
+            Self::WrrLocality(it) => it.endpoint_picking_policy.utilization_metrics(),
+            Self::RandomSubsetting(it) => it.child_policy.utilization_metrics(),
             Self::RoundRobin
             | Self::PickFirst(_)
             | Self::RingHash(_)
             | Self::LeastRequest(_)
             | Self::Maglev(_)
-            | Self::Custom(_) => false,
+            | Self::Custom(_) => &[],
         }
     }
 

@@ -136,13 +136,13 @@ impl<H> Attempt<H> {
         if self.penalty.is_some()
             && let Some(report) = LoadReport::decode(message).map_err(|_| Malformed)?
         {
-            self.on_report(report, now);
+            self.on_report(&report, now);
         }
         Ok(())
     }
 
     /// The load that the endpoint has reported with its response.
-    pub(crate) fn on_report(&self, report: LoadReport, now: Instant) {
+    pub(crate) fn on_report(&self, report: &LoadReport, now: Instant) {
         if let (Some(weight), Some(penalty)) = (&self.endpoint.weight, self.penalty) {
             weight.report(report, penalty, now);
         }

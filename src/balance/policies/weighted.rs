@@ -69,7 +69,7 @@ impl EndpointPolicy for Weighted {
     ) -> Schedules {
         let position = before.map_or_else(|| Position::random(random), |before| before.position);
         // The schedule is for the ready endpoints of the list before, and the position for any.
-        Schedules { settings: *self.0, position, last: None }
+        Schedules { settings: WeightSettings::clone(&self.0), position, last: None }
     }
 
     fn is_incremental(&self) -> bool {

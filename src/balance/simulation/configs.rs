@@ -17,7 +17,7 @@ use crate::{
             weighted::Weighted,
         },
         policy::{ClusterPolicy, Drop, HostsConfig, LeafConfig},
-        weights::WeightSettings,
+        weights::{UtilizationMetrics, WeightSettings},
     },
     resource::{
         LbPolicy, Locality, OutlierDetection,
@@ -163,6 +163,10 @@ fn weighted(choices: &mut Choices<'_>) -> Policy {
         update: seconds(1 + choices.below(3)),
         penalty: 1.0,
         out_of_band: choices.bool().then(|| seconds(1 + choices.below(2))),
+        metrics: match choices.bool() {
+            true => UtilizationMetrics::new(&["named_metrics.queue".into()]),
+            false => UtilizationMetrics::default(),
+        },
     })))
 }
 

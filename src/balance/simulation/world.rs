@@ -278,18 +278,20 @@ impl<'a> World<'a> {
 
     /// A call or an endpoint reports a load.
     fn report(&mut self) {
+        let named = self.choices.below(10) as f64;
         let load = OrcaLoadReport {
+            named_metrics: [("queue".to_owned(), named)].into(),
             cpu_utilization: 0.1 + self.choices.below(10) as f64,
             rps_fractional: 1.0 + self.choices.below(100) as f64,
             ..OrcaLoadReport::default()
         };
         let Ok(Some(report)) = LoadReport::decode(&load.encode_to_vec()) else { return };
         if let Some(call) = self.calls.last() {
-            call.attempt.on_report(report, self.now);
+            call.attempt.on_report(&report, self.now);
         }
         // A stream may report after it was ended.
         if let Some(connection) = self.choices.one_of(self.watches.iter().copied()) {
-            self.balancer.on_load(connection, report, self.now);
+            self.balancer.on_load(connection, &report, self.now);
         }
     }
 

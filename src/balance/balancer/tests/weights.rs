@@ -6,7 +6,7 @@ use super::*;
 use crate::{
     balance::{
         policies::weighted::Weighted,
-        weights::{LoadReport, WeightSettings},
+        weights::{LoadReport, UtilizationMetrics, WeightSettings},
     },
     pb::xds::data::orca::v3::OrcaLoadReport,
 };
@@ -20,8 +20,18 @@ pub(super) fn policy(blackout: u32, out_of_band: Option<u32>) -> ClusterPolicy {
         update: SECOND,
         penalty: 1.0,
         out_of_band: out_of_band.map(|seconds| seconds * SECOND),
+        metrics: UtilizationMetrics::default(),
     };
     ClusterPolicy { policy: Policy::Weighted(Weighted(Box::new(settings))), by_locality: false }
+}
+
+/// The utilization is the metric `queue`.
+fn policy_by_queue() -> ClusterPolicy {
+    let mut policy = policy(0, None);
+    if let Policy::Weighted(Weighted(settings)) = &mut policy.policy {
+        settings.metrics = UtilizationMetrics::new(&["named_metrics.queue".into()]);
+    }
+    policy
 }
 
 /// Half the utilization at this rate.
@@ -36,7 +46,7 @@ impl Fixture {
         for _ in 0..40 {
             let Pick::Complete(attempt) = self.pick("shop") else { panic!("an endpoint is ready") };
             let rate = f64::from(attempt.endpoint.address.port());
-            attempt.on_report(report(rate), self.now);
+            attempt.on_report(&report(rate), self.now);
         }
     }
 
@@ -127,7 +137,7 @@ fn ch3_46_with_reports_beside_the_calls_those_of_calls_are_not_read() {
     it.wait(1);
     assert_eq!(it.ports(), BTreeMap::from([(1, 20), (3, 20)]));
     for (address, connection) in it.connections.clone() {
-        it.balancer.on_load(connection, report(f64::from(address.port())), it.now);
+        it.balancer.on_load(connection, &report(f64::from(address.port())), it.now);
     }
     it.wait(1);
     assert_eq!(it.ports(), BTreeMap::from([(1, 10), (3, 30)]));
@@ -158,7 +168,33 @@ fn ch9_8_a_report_that_nobody_needs_ends_the_stream() {
     it.update(shop(PICK_FIRST, &[&[1, 3]]));
     let connection = it.connections[&address(1)];
     it.watches.insert(connection, SECOND);
-    it.balancer.on_load(connection, report(1.0), it.now);
+    it.balancer.on_load(connection, &report(1.0), it.now);
     it.drain();
     assert_eq!(it.watched(), []);
+}
+
+#[test]
+fn ch3_42_a114_other_metrics_apply_from_the_next_report_on() {
+    let mut it = Fixture::new(shop(policy(0, None), &[&[1, 3]]));
+    it.connect_all();
+    it.report_all();
+    it.wait(1);
+    let by_processor = BTreeMap::from([(1, 10), (3, 30)]);
+    assert_eq!(it.ports(), by_processor);
+    it.update(shop(policy_by_queue(), &[&[1, 3]]));
+    it.wait(1);
+    assert_eq!(it.ports(), by_processor, "the last weights stay");
+    for _ in 0..40 {
+        let Pick::Complete(attempt) = it.pick("shop") else { panic!("an endpoint is ready") };
+        let rate = f64::from(attempt.endpoint.address.port());
+        let load = OrcaLoadReport {
+            cpu_utilization: 0.5,
+            rps_fractional: rate,
+            named_metrics: [("queue".to_owned(), rate / 100.0)].into(),
+            ..OrcaLoadReport::default()
+        };
+        attempt.on_report(&LoadReport::decode(&load.encode_to_vec()).unwrap().unwrap(), it.now);
+    }
+    it.wait(1);
+    assert_eq!(it.ports(), BTreeMap::from([(1, 20), (3, 20)]));
 }
