@@ -65,6 +65,13 @@ pub struct ServerStatus {
     pub connection: ConnectionState,
     /// The reason why the server is unavailable: it is unreachable, or its last stream ended without a response.
     pub error: Option<String>,
+    /// When the current stream was opened; `None` without one.
+    pub connected_since: Option<SystemTime>,
+    /// How the server names itself (`control_plane.identifier` of its responses), such as with its version and instance, at most 200
+    /// bytes. `None` if it never did.
+    pub identifier: Option<Arc<str>>,
+    /// The last `system_version_info` of the incremental variant, at most 200 bytes.
+    pub system_version: Option<Arc<str>>,
 }
 
 /// The state of the load reports to a management server.
@@ -221,7 +228,7 @@ impl ClientStatus {
             node_id: identity.node_id.clone(),
             scope: identity.scope.clone(),
             taken_at: clock.wall,
-            servers: servers.into_iter().map(ServerStatus::from).collect(),
+            servers: servers.into_iter().map(|report| ServerStatus::new(report, clock)).collect(),
             load_reports: Vec::new(),
             resources: resources.into_iter().map(|report| ResourceStatus::new(report, clock)).collect(),
             #[cfg(feature = "csds")]
@@ -230,10 +237,19 @@ impl ClientStatus {
     }
 }
 
-impl From<ServerReport> for ServerStatus {
-    fn from(report: ServerReport) -> Self {
-        let ServerReport { uri, type_url, connection, failure } = report;
-        Self { uri, type_url, connection, error: failure }
+impl ServerStatus {
+    fn new(report: ServerReport, clock: &Clock) -> Self {
+        let ServerReport { uri, type_url, connection, failure, connected_at, identifier, system_version } =
+            report;
+        Self {
+            uri,
+            type_url,
+            connection,
+            error: failure,
+            connected_since: connected_at.map(|at| clock.at(at)),
+            identifier: identifier.filter(|identifier| !identifier.is_empty()),
+            system_version,
+        }
     }
 }
 

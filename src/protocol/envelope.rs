@@ -27,8 +27,8 @@ pub(crate) struct Envelope {
     removed: Vec<Span>,
     /// The elements of `resource_errors`.
     errors: Vec<Span>,
-    /// Whether the field `control_plane` is set, by which a server identifies itself.
-    has_control_plane: bool,
+    /// The field `control_plane`, by which a server identifies itself; empty if it is not set.
+    control_plane: Span,
 }
 
 /// One element of `resources`.
@@ -103,7 +103,7 @@ impl Envelope {
             head: Bytes::new(),
             removed: vec![],
             errors: vec![],
-            has_control_plane: false,
+            control_plane: none,
             delta,
             message,
         };
@@ -118,10 +118,10 @@ impl Envelope {
                 (6, true) => envelope.removed.push(Span::of_text(&field, 0)?),
                 // `removed_resource_names`, which have constraints beside the name.
                 (8, true) => {
-                    let name = envelope.resource_name(Span::of(&field, 0)?)?;
+                    let name = envelope.first_text(Span::of(&field, 0)?)?;
                     envelope.removed.push(name);
                 }
-                (6, false) | (7, true) => envelope.has_control_plane |= Span::of(&field, 0)?.length > 0,
+                (6, false) | (7, true) => envelope.control_plane = Span::of(&field, 0)?,
                 (7, false) | (9, true) => envelope.errors.push(Span::of(&field, 0)?),
                 _ => {}
             }
@@ -130,9 +130,11 @@ impl Envelope {
         Ok(envelope)
     }
 
-    /// Whether the server identifies itself in it.
-    pub(crate) fn has_control_plane(&self) -> bool {
-        self.has_control_plane
+    /// The identifier of the server, if the response has one; empty for a message `control_plane` without it.
+    pub(crate) fn control_plane(&self) -> Option<&str> {
+        // What is no text is no identifier, and no reason to reject the response.
+        let identifier = || self.first_text(self.control_plane).unwrap_or_default();
+        (self.control_plane.length > 0).then(|| self.text(identifier()))
     }
 
     /// Whether it is of the incremental variant.
@@ -274,7 +276,7 @@ impl Envelope {
                     Ok(ttl) => item.ttl = Some(ttl),
                     Err(unusable) => malformed = Some(unusable),
                 },
-                8 => item.wrapper_name = self.resource_name(Span::of(&field, span.start)?)?,
+                8 => item.wrapper_name = self.first_text(Span::of(&field, span.start)?)?,
                 _ => {}
             }
         }
@@ -318,8 +320,9 @@ impl Envelope {
         Ok(any)
     }
 
-    /// The name in an `envoy.service.discovery.v3.ResourceName`.
-    fn resource_name(&self, span: Span) -> Result<Span, Malformed> {
+    /// The text in the first field of a message: the name of an `envoy.service.discovery.v3.ResourceName`, the identifier of an
+    /// `envoy.config.core.v3.ControlPlane`.
+    fn first_text(&self, span: Span) -> Result<Span, Malformed> {
         let mut name = Span::default();
         for field in Fields::of(self.bytes(span)) {
             let field = field?;
@@ -336,7 +339,7 @@ impl Envelope {
         for field in Fields::of(self.bytes(span)) {
             let field = field?;
             match field.number {
-                1 => error.name = self.resource_name(Span::of(&field, span.start)?)?,
+                1 => error.name = self.first_text(Span::of(&field, span.start)?)?,
                 2 => {
                     let status = Span::of(&field, span.start)?;
                     for field in Fields::of(self.bytes(status)) {

@@ -19,10 +19,12 @@ use super::{
 };
 use crate::{config::ConfigSource, escape::Escaped, wire::Malformed};
 
+mod control_plane;
 mod exchange;
 mod polled;
 mod reopening;
 
+pub(crate) use self::control_plane::ControlPlaneInfo;
 use self::exchange::Exchange;
 
 /// The protocol with one management server, or another source of resources.
@@ -109,7 +111,12 @@ impl Machine {
     /// Whether a type without any response may be one whose names have to be requested together: go-control-plane does not identify
     /// itself.
     pub(crate) fn may_want_all_names(&self) -> bool {
-        !self.exchange.is_identified
+        self.exchange.control_plane.identifier.is_none()
+    }
+
+    /// What the server has said of itself.
+    pub(crate) fn control_plane(&self) -> &ControlPlaneInfo {
+        &self.exchange.control_plane
     }
 
     /// Whether the names of resources in a response of a stream that nothing is subscribed to matter.

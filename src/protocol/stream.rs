@@ -64,6 +64,8 @@ pub enum ConnectionState {
 /// The state of an open stream.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
+    /// When it was opened.
+    since: Option<Instant>,
     /// The node is part of the first request alone (B0.2).
     pub(crate) node_sent: bool,
     /// The request that the transport has not taken yet.
@@ -132,6 +134,11 @@ impl Stream {
             }
     }
 
+    /// When the open stream was opened; `None` without one.
+    pub(crate) fn open_since(&self) -> Option<Instant> {
+        self.as_open()?.since
+    }
+
     /// The open stream, to change its state.
     pub(crate) fn open(&mut self) -> Option<&mut Open> {
         match &mut self.state {
@@ -182,7 +189,7 @@ impl Stream {
     pub(crate) fn on_connected(&mut self, now: Instant) {
         let alive = matches!(self.state, State::Connecting { alive: true });
         let holds_at = Some(now + SILENCE);
-        self.state = State::Open(Open { alive, holds_at, ..Open::default() });
+        self.state = State::Open(Open { alive, holds_at, since: Some(now), ..Open::default() });
     }
 
     /// Bytes were read from the connection.

@@ -100,6 +100,12 @@ impl fmt::Display for ServerStatus {
             write!(f, " for {}", type_name(type_url))?;
         }
         write!(f, ": {state}")?;
+        if let Some(identifier) = &self.identifier {
+            write!(f, ", {}", Escaped(identifier))?;
+        }
+        if let Some(system_version) = &self.system_version {
+            write!(f, ", version {}", Escaped(system_version))?;
+        }
         match &self.error {
             Some(error) => write!(f, "; {}", Escaped(shortened(error, LONGEST_ERROR))),
             None => Ok(()),
@@ -191,6 +197,9 @@ mod tests {
             type_url: None,
             connection: ConnectionState::Idle,
             error: Some(long),
+            connected_since: Some(now),
+            identifier: Some("x".repeat(200).into()),
+            system_version: Some("1".into()),
         };
         let status = ClientStatus {
             node_id: "n".into(),

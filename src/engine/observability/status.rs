@@ -37,6 +37,11 @@ pub(crate) struct ServerReport {
     pub(crate) connection: ConnectionState,
     /// The server error, if nothing can be fetched from it.
     pub(crate) failure: Option<String>,
+    /// When the open stream was opened.
+    pub(crate) connected_at: Option<Instant>,
+    /// What the server has said of itself; see `ControlPlaneInfo`.
+    pub(crate) identifier: Option<Arc<str>>,
+    pub(crate) system_version: Option<Arc<str>>,
 }
 
 /// The state of a resource.
@@ -64,6 +69,9 @@ impl Status {
             type_url: server.machine.source_key().capabilities().type_url,
             connection: connection(server),
             failure: server.failure.as_ref().map(|failure| failure.message().to_owned()),
+            connected_at: server.machine.stream().open_since(),
+            identifier: server.machine.control_plane().identifier.clone(),
+            system_version: server.machine.control_plane().system_version.clone(),
         });
         let entries = store.iter().filter(|(_, entry)| is_subscribed(authorities, entry));
         let resources = entries.map(|(_, entry)| {

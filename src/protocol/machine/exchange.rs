@@ -7,6 +7,7 @@ use tracing::{debug, info, trace, warn};
 
 use super::{
     Client,
+    control_plane::ControlPlaneInfo,
     polled::{LastPoll, empty_response},
     reopening::{Reopening, Why},
 };
@@ -47,8 +48,8 @@ pub(super) struct Exchange {
     reopening: Reopening,
     /// The outcome of the last poll, for logs and hints.
     pub(super) last_poll: LastPoll,
-    /// The server has identified itself in a response.
-    pub(super) is_identified: bool,
+    /// What the server has said of itself.
+    pub(super) control_plane: ControlPlaneInfo,
     /// The rate of warnings about unusable responses.
     warnings: WarningRate,
     /// The last response of the stream that was none.
@@ -74,7 +75,7 @@ impl Exchange {
             quarantine: Quarantine::default(),
             reopening: Reopening::default(),
             last_poll: LastPoll::default(),
-            is_identified: false,
+            control_plane: ControlPlaneInfo::default(),
             warnings: WarningRate::default(),
             unreadable: None,
             commands: VecDeque::new(),
@@ -177,7 +178,7 @@ impl Exchange {
             }
         };
         let api_version = self.source_key.api_version();
-        self.is_identified |= envelope.has_control_plane();
+        self.control_plane.on_response(&envelope);
         if self.stream.on_response() {
             debug!(server = %self.source_key, "server responded");
             self.events.push_back(Event::Recovered);

@@ -8,7 +8,7 @@ use crate::common::*;
 use xdskit::{
     Resource, ResourceSelector,
     client::{ClientStatus, ConnectionState, ResourceState, ResourceStatus},
-    control_plane::type_url,
+    control_plane::{ControlPlane, type_url},
     error::Code,
     resource::Secret,
     testing::{TestControlPlane, resources::endpoints},
@@ -35,6 +35,26 @@ async fn a40_5_versions_times_and_bytes_are_those_of_what_is_in_use(transport: T
     // The two clocks may differ slightly.
     assert!(updated >= before - TICK && updated <= status.taken_at, "{before:?} {updated:?}");
     assert_eq!(shown.error, None);
+}
+
+#[apply(servers)]
+async fn a_server_is_shown_with_its_identifier_and_since_when_there_is_a_stream(transport: Transport) {
+    let before = SystemTime::now();
+    let long = format!("istiod-{}", "x".repeat(1_000));
+    for (identifier, shown) in [("istiod 1.27", "istiod 1.27"), (&*long, "istiod-xxx")] {
+        let server = TestControlPlane::start_with(ControlPlane::builder().identifier(identifier)).await;
+        server.set(cluster("shop", "one"));
+        let client = transport.client(server.uri());
+        soon(client.watch::<Cluster>("shop").ready()).await.unwrap();
+        let of = client.status().await.servers.remove(0);
+        let known = of.identifier.as_deref().unwrap();
+        assert!(known.starts_with(shown) && known.len() <= 200, "{known}");
+        assert!(of.to_string().contains(&format!("connected, {shown}")), "{of}");
+        let is_delta = matches!(transport, Transport::Delta | Transport::PerTypeDelta);
+        assert_eq!(of.system_version.is_some(), is_delta, "{of:?}");
+        let since = of.connected_since.unwrap();
+        assert!(since >= before - TICK && since <= SystemTime::now() + TICK, "{before:?} {since:?}");
+    }
 }
 
 #[apply(servers)]
