@@ -152,6 +152,12 @@ impl<H> Generation<H> {
             .is_some_and(|picker| picker.needs_request(attributes))
     }
 
+    /// The index of the priority of a cluster that is in use; `None` without one.
+    #[cfg(feature = "channel")]
+    pub(crate) fn priority(&self, place: usize) -> Option<u32> {
+        self.pickers.get(place)?.as_ref()?.priority()
+    }
+
     /// Chooses an endpoint of the cluster that a call has selected, by its place.
     pub(crate) fn pick(&self, place: usize, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         match self.pickers.get(place) {

@@ -391,9 +391,11 @@ impl<H: Clone> Leaf<H> {
         let is_failing = connectivity == Connectivity::TransientFailure;
         // Only failures show the error, so another one is otherwise no reason for another picker.
         let error = priorities.failing().and_then(|lists| lists.error.clone()).filter(|_| is_failing);
-        if !published.publish(PickerInputs { chosen: priorities.chosen_index(), connectivity, error }) {
+        let chosen = priorities.chosen_index();
+        if !published.publish(PickerInputs { chosen, connectivity, error }) {
             return None;
         }
+        let priority = chosen.and_then(|index| index.try_into().ok());
         self.listed.schedule_weights(now);
         let endpoints = self.picked_endpoints(now);
         let ListedEndpoints { cluster, sessions, .. } = &self.listed;
@@ -403,6 +405,7 @@ impl<H: Clone> Leaf<H> {
             breaker: cluster.breaker.clone(),
             limit: cluster.config.max_requests,
             connectivity,
+            priority,
             endpoints,
             hosts: sessions.picker(),
             load: cluster.config.load.clone(),

@@ -80,6 +80,8 @@ pub(super) struct LeafPicker<H> {
     /// The maximum number of attempts that the breaker permits.
     pub(super) limit: u32,
     pub(super) connectivity: Connectivity,
+    /// The index of the priority in use.
+    pub(super) priority: Option<u32>,
     /// How an endpoint is picked after drops, the circuit breaker and cookies.
     pub(super) endpoints: Endpoints<H>,
     /// Endpoints that cookies lead to, if calls have sessions.
@@ -137,6 +139,15 @@ impl<H> ClusterPicker<H> {
                 Endpoints::Fail(reason) => Some(reason),
                 Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Ready(_) => None,
             },
+        }
+    }
+
+    /// The index of the priority in use; `None` without one.
+    #[cfg(feature = "channel")]
+    pub(super) fn priority(&self) -> Option<u32> {
+        match &self.choice {
+            Choice::Leaf(leaf) => leaf.priority,
+            Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => None,
         }
     }
 

@@ -29,7 +29,7 @@ use super::{
     settings::Settings,
     status::{self, ResponseHead},
     task::Control,
-    telemetry::{CallTelemetry, Telemetry},
+    telemetry::{CallTelemetry, DelayType, Telemetry},
 };
 use crate::{
     balance::{
@@ -326,9 +326,12 @@ impl<'a> Call<'a> {
         let waiter = self.queued()?.wait_for_routes(seen).map_err(|ShutDown| self.shut_down())?;
         let Some(mut waiter) = waiter else { return Ok(()) };
         self.telemetry.on_wait();
+        let reason =
+            || self.reason.clone().map_or(NO_CONFIGURATION.into(), |reason| reason.to_string().into());
+        let _delay = self.telemetry.delay_call(DelayType::Resolving, reason);
         match self.deadline.watch(waiter.answer()).await {
             Ok(answer) => answer.map_err(|ShutDown| self.shut_down()),
-            Err(end) => Err(self.ended(end, "there is no configuration yet")),
+            Err(end) => Err(self.ended(end, NO_CONFIGURATION)),
         }
     }
 
@@ -397,6 +400,9 @@ impl<'a> Call<'a> {
         status::unavailable(reason, &self.context.node)
     }
 }
+
+/// What calls wait for before the first configuration.
+const NO_CONFIGURATION: &str = "there is no configuration yet";
 
 /// The reason of calls that fail after [`Channel::shutdown`](super::Channel::shutdown).
 pub(super) const SHUT_DOWN: &str = "channel is shut down";

@@ -15,6 +15,7 @@ use tokio::{sync::oneshot, time::Instant};
 use super::{
     connection::Handle,
     state::{ChannelState, States},
+    telemetry::{Delay, DelayType},
 };
 use crate::{
     balance::{
@@ -106,6 +107,8 @@ struct PickerWait {
     waits_for_ready: bool,
     /// The reason of the last failed pick.
     reason: Option<Arc<str>>,
+    /// Records what the call waits for, if somebody listens.
+    delay: Option<Delay>,
     /// Wakes the call with its pick.
     answer: oneshot::Sender<Picked>,
 }
@@ -223,7 +226,8 @@ impl<'a> QueuedCall<'a> {
         }
         let (sender, answer) = oneshot::channel();
         let (cluster, place) = (cluster.name().clone(), cluster.place());
-        let wait = PickerWait { cluster, place, attributes, waits_for_ready, reason: None, answer: sender };
+        let (reason, delay) = (None, None);
+        let wait = PickerWait { cluster, place, attributes, waits_for_ready, reason, delay, answer: sender };
         queue.calls.insert(self.number, Waiting::Picker(wait));
         Ok(Ok(Waiter { published: self.published, number: self.number, answer }))
     }
@@ -243,6 +247,13 @@ impl<T> Waiter<'_, T> {
         match self.published.lock().calls.get(&self.number)? {
             Waiting::Routes(_) => None,
             Waiting::Picker(wait) => wait.reason.clone(),
+        }
+    }
+
+    /// Records the delay of an attempt as long as it waits.
+    pub(super) fn set_delay(&self, delay: Delay) {
+        if let Some(Waiting::Picker(wait)) = self.published.lock().calls.get_mut(&self.number) {
+            wait.delay = Some(delay);
         }
     }
 
@@ -316,9 +327,18 @@ impl PickerWait {
         let pick = current.pick(self.place, &mut args);
         connects.extend(self.attributes.take_connect_request().map(Connect::Endpoint));
         match pick {
-            Pick::Queue => self.reason = None,
-            Pick::QueueAndConnect => connects.push(Connect::Cluster(self.cluster.clone())),
+            Pick::Queue => {
+                self.connecting(current);
+                self.reason = None;
+            }
+            Pick::QueueAndConnect => {
+                self.connecting(current);
+                connects.push(Connect::Cluster(self.cluster.clone()));
+            }
             Pick::Fail(reason) | Pick::FailAs(_, reason) if self.waits_for_ready => {
+                if let Some(delay) = &mut self.delay {
+                    delay.change(DelayType::PickerFailing, reason.to_string());
+                }
                 self.reason = Some(reason)
             }
             // A broken policy wakes its call even if that waits for ready: the call reports it to the task.
@@ -336,4 +356,17 @@ impl PickerWait {
         }
         Some(self)
     }
+
+    /// Records that the call waits for a connection.
+    fn connecting(&mut self, current: &Generation<Handle>) {
+        if let Some(delay) = &mut self.delay {
+            let kind = DelayType::Connecting { priority: current.priority(self.place) };
+            delay.change(kind, connecting_reason(&self.cluster));
+        }
+    }
+}
+
+/// The reason of a delay until there is a connection.
+pub(super) fn connecting_reason(cluster: &str) -> String {
+    format!("cluster {cluster}: waiting for an endpoint to connect")
 }

@@ -74,6 +74,7 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
         breaker: BREAKER.with(Arc::clone),
         limit: 1_024,
         connectivity: Connectivity::Ready,
+        priority: Some(0),
         endpoints,
         hosts: None,
         load: None,

@@ -33,10 +33,11 @@ use crate::{
         connection::{Handle, Reserved, SendError},
         deadline::CallEnd,
         headers::Head,
-        picker_cell::ShutDown,
+        picker_cell::{ShutDown, connecting_reason},
         request::{RequestBody, RequestUpload},
         status,
         task::Control,
+        telemetry::DelayType,
     },
     resolve::RouteQuery,
 };
@@ -277,10 +278,12 @@ impl<'a, 'c> Attempts<'a, 'c> {
 
     /// Waits for an endpoint, by a picker that is newer than that of a generation.
     async fn pick(&mut self, mut seen: Option<u64>) -> Result<(Attempt<Handle>, u64), Failure> {
+        // An attempt that waits before its first pick has lost the connection of the last one.
+        let mut delay = DelayType::SubchannelMismatch;
         loop {
             let waited = match seen {
                 Some(seen) => {
-                    let waited = Box::pin(self.wait_for_picker(seen)).await;
+                    let waited = Box::pin(self.wait_for_picker(seen, delay)).await;
                     waited.map_err(Failure::Final)?
                 }
                 None => None,
@@ -300,18 +303,28 @@ impl<'a, 'c> Attempts<'a, 'c> {
                 Pick::FailAs(code, reason) if !self.call.waits_for_ready => {
                     return Err(Failure::Failed(status::local(code, &reason)));
                 }
-                Pick::Fail(reason) | Pick::FailAs(_, reason) => self.call.reason = Some(reason),
+                Pick::Fail(reason) | Pick::FailAs(_, reason) => {
+                    delay = DelayType::PickerFailing;
+                    self.call.reason = Some(reason);
+                }
                 Pick::Broken(reason) => {
                     // The task learns that the policy has failed.
                     self.request_connection();
                     if !self.call.waits_for_ready {
                         return Err(Failure::Failed(status::internal(&reason, &self.call.context.node)));
                     }
+                    delay = DelayType::PickerFailing;
                     self.call.reason = Some(reason);
                 }
                 // A connection is under way: an earlier failure would explain the end at the deadline wrongly.
-                Pick::Queue => self.call.reason = None,
-                Pick::QueueAndConnect => self.request_connection(),
+                Pick::Queue => {
+                    delay = self.connecting();
+                    self.call.reason = None;
+                }
+                Pick::QueueAndConnect => {
+                    delay = self.connecting();
+                    self.request_connection();
+                }
             }
             seen = Some(number);
         }
@@ -338,6 +351,11 @@ impl<'a, 'c> Attempts<'a, 'c> {
         (pick, number)
     }
 
+    /// The delay of an attempt that waits for a connection.
+    fn connecting(&self) -> DelayType {
+        DelayType::Connecting { priority: self.call.context.published.load().priority(self.cluster.place()) }
+    }
+
     /// Requests a connection of the cluster from the task of the channel.
     fn request_connection(&self) {
         // An error means that the channel was shut down.
@@ -345,7 +363,11 @@ impl<'a, 'c> Attempts<'a, 'c> {
     }
 
     /// Waits for a pick of a picker that is newer than that of a generation. `None` if there is one that the call picks by itself.
-    async fn wait_for_picker(&mut self, seen: u64) -> Result<Option<(Pick<Handle>, u64)>, Status> {
+    async fn wait_for_picker(
+        &mut self,
+        seen: u64,
+        delay: DelayType,
+    ) -> Result<Option<(Pick<Handle>, u64)>, Status> {
         let Self { call, cluster, attributes, .. } = self;
         let waits_for_ready = call.waits_for_ready;
         let waiter = call
@@ -359,6 +381,13 @@ impl<'a, 'c> Attempts<'a, 'c> {
                 return Ok(None);
             }
         };
+        let reason = || match (delay, &call.reason) {
+            (DelayType::PickerFailing, Some(reason)) => reason.to_string().into(),
+            _ => connecting_reason(cluster.name()).into(),
+        };
+        if let Some(delay) = call.telemetry.delay_attempt(delay, reason) {
+            waiter.set_delay(delay);
+        }
         let answer = call.deadline.watch(waiter.answer()).await;
         call.reason = waiter.reason().or(call.reason.take());
         if call.telemetry.has_pick_labels() {

@@ -2,11 +2,13 @@
 
 #[cfg(feature = "fuzzing")]
 mod call_recording;
+mod delay;
 mod observer;
 mod sizes;
 mod subchannels;
 
 use std::{
+    borrow::Cow,
     mem,
     sync::{
         Arc,
@@ -21,6 +23,8 @@ use tracing::{Span, debug_span, field::Empty, trace};
 
 #[cfg(feature = "fuzzing")]
 pub use self::call_recording::CallRecording;
+pub(in crate::channel) use self::delay::Delay;
+pub(crate) use self::delay::{DelayScope, DelayType};
 pub(crate) use self::observer::{
     AttemptSummary, CallSummary, ChannelObserver, MethodObserver, Retried, SecurityLevel, SubchannelEvent,
 };
@@ -180,6 +184,28 @@ impl CallTelemetry {
         if let Some(call) = &mut self.call {
             call.just_begun = None;
         }
+    }
+
+    /// Begins a delay before the first attempt of the call; `None` without a listener (A121).
+    pub(super) fn delay_call(
+        &self,
+        kind: DelayType,
+        reason: impl FnOnce() -> Cow<'static, str>,
+    ) -> Option<Delay> {
+        let parent = self.span();
+        let is_heard = self.metered.is_some() || !parent.is_disabled();
+        is_heard.then(|| Delay::new(self.metered.clone(), parent, DelayScope::Call, kind, reason()))
+    }
+
+    /// Begins a delay of the attempt in progress; `None` without a listener (A121).
+    pub(super) fn delay_attempt(
+        &self,
+        kind: DelayType,
+        reason: impl FnOnce() -> Cow<'static, str>,
+    ) -> Option<Delay> {
+        let attempt = self.attempt.as_ref()?;
+        let scope = DelayScope::Attempt;
+        Some(Delay::new(self.metered.clone(), attempt.span.get(), scope, kind, reason()))
     }
 
     /// Returns labels for picks to fill in, if they are recorded.
@@ -432,6 +458,9 @@ mod tests {
         assert!(none.begin_attempt("/shop.Cart/Add").is_disabled() && none.attempt.is_none());
         assert!(none.pick_labels().is_none() && !none.counts_bytes());
         none.on_delay();
+        let reason = || unreachable!("nobody reads it");
+        assert!(none.delay_call(DelayType::Resolving, reason).is_none());
+        assert!(none.delay_attempt(DelayType::PickerFailing, reason).is_none());
         none.end(Code::Ok);
         assert!(none.attempt.is_none());
     }

@@ -2,6 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use super::{DelayScope, DelayType};
 use crate::{
     balance::observer::{Observation, PickLabels},
     error::Code,
@@ -30,6 +31,9 @@ pub(crate) trait MethodObserver: fmt::Debug + Send + Sync {
 
     /// Records the end of an attempt.
     fn on_attempt_ended(&self, custom: Option<&Arc<str>>, attempt: &AttemptSummary<'_>);
+
+    /// Records a delay of a call or an attempt that has ended (A121).
+    fn on_delay(&self, custom: Option<&Arc<str>>, scope: DelayScope, kind: DelayType, duration: Duration);
 
     /// Records the end of a call.
     fn on_call_ended(&self, custom: Option<&Arc<str>>, summary: &CallSummary);

@@ -1,5 +1,6 @@
 //! Calls of a channel to scripted servers, by the configuration of an embedded control plane.
 
+mod delays;
 mod faults;
 mod filters;
 mod gcp_authn;

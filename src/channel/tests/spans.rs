@@ -40,7 +40,47 @@ async fn ch9_21_a_call_and_its_attempts_are_spans_that_end_with_them() {
         format!("DEBUG {both}}}:{second} {sent} code=\"OK\"}}: xdskit::call: close"),
         format!("DEBUG {both} code=\"OK\" attempts=2}}: xdskit::call: close"),
     ];
-    assert_eq!(lines(&log, peer.address), expected);
+    // What it waited for is below.
+    let mut lines = lines(&log, peer.address);
+    lines.retain(|line| !line.contains("Delay"));
+    assert_eq!(lines, expected);
+}
+
+#[tokio::test]
+async fn a121_a_delay_is_a_span_in_that_of_its_call_or_attempt_with_its_reason() {
+    let (log, _guard) = Log::start("xdskit::call=debug");
+    let mut peer = Peer::start().await;
+    peer.open(false);
+    let mesh = Mesh::start("a121_spans", &[&peer]).await;
+    let call = mesh.get("/a");
+    mesh.picks(1).await;
+    peer.open(true);
+    peer.request().await.respond();
+    soon(call).await.unwrap().unwrap();
+    let lines = lines(&log, peer.address);
+    let of_delays = lines.iter().filter_map(|line| {
+        line.split_once(":Delay{").map(|(parent, delay)| {
+            let parent = if parent.contains(":attempt{") { "attempt" } else { "call" };
+            format!("{parent} {delay}")
+        })
+    });
+    let of_delays: Vec<_> = of_delays.collect();
+    let [resolving, connecting] =
+        ["call grpc.delay_type=resolving}", "attempt grpc.delay_type=0:connecting}"];
+    let expected = [
+        format!(
+            "{resolving}: xdskit::call: Delay triggered grpc.delay_reason=\"there is no configuration yet\""
+        ),
+        format!("{resolving}: xdskit::call: close"),
+        format!(
+            "{connecting}: xdskit::call: Delay triggered grpc.delay_reason=\"cluster a121_spans: waiting for an endpoint to connect\""
+        ),
+        format!("{connecting}: xdskit::call: close"),
+    ];
+    assert_eq!(of_delays, expected);
+    for event in ["Delayed name resolution complete", "Delayed LB pick complete"] {
+        assert_eq!(lines.iter().filter(|line| line.ends_with(event)).count(), 1, "A72: {event}");
+    }
 }
 
 #[tokio::test]
@@ -91,7 +131,8 @@ async fn a72_an_attempt_that_repeats_an_unprocessed_request_is_a_transparent_ret
     peer.request().await.reset(Reason::REFUSED_STREAM);
     peer.request().await.respond();
     soon(call).await.unwrap().unwrap();
-    let lines = lines(&log, peer.address);
+    let mut lines = lines(&log, peer.address);
+    lines.retain(|line| !line.contains("Delay"));
     let attempts: Vec<_> =
         lines.iter().filter_map(|line| line.split_once("/Add number=")).map(|(_, end)| &end[..47]).collect();
     let expected = [

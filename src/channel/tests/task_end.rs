@@ -12,7 +12,10 @@ use crate::{
     balance::observer::{Observation, PickLabels},
     channel::{
         ChannelState,
-        telemetry::{AttemptSummary, CallSummary, ChannelObserver, MethodObserver, SubchannelEvent},
+        telemetry::{
+            AttemptSummary, CallSummary, ChannelObserver, DelayScope, DelayType, MethodObserver,
+            SubchannelEvent,
+        },
     },
 };
 
@@ -44,6 +47,8 @@ impl MethodObserver for Silent {
     fn on_attempt_started(&self, _: Option<&Arc<str>>) {}
 
     fn on_attempt_ended(&self, _: Option<&Arc<str>>, _: &AttemptSummary<'_>) {}
+
+    fn on_delay(&self, _: Option<&Arc<str>>, _: DelayScope, _: DelayType, _: Duration) {}
 
     fn on_call_ended(&self, _: Option<&Arc<str>>, _: &CallSummary) {}
 }

@@ -13,7 +13,10 @@ use crate::{
     balance::observer::{Observation, PickLabels},
     channel::{
         CustomLabel,
-        telemetry::{AttemptSummary, CallSummary, ChannelObserver, MethodObserver, Retried, SubchannelEvent},
+        telemetry::{
+            AttemptSummary, CallSummary, ChannelObserver, DelayScope, DelayType, MethodObserver, Retried,
+            SubchannelEvent,
+        },
     },
     pb::envoy::extensions::filters::http::fault::v3::fault_abort::ErrorType,
     resource::http_filter::FilterBody,
@@ -21,11 +24,13 @@ use crate::{
 
 /// Writes down what it is told.
 #[derive(Debug, Default)]
-struct Notes {
+pub(super) struct Notes {
     calls: Mutex<Vec<String>>,
     connections: Mutex<Vec<String>>,
     /// Of attempts and calls, as they end.
     durations: Mutex<Vec<Duration>>,
+    /// Of delays, as they end.
+    delays: Mutex<Vec<(String, Duration)>>,
 }
 
 impl Notes {
@@ -41,6 +46,11 @@ impl Notes {
     fn durations(&self) -> [Duration; 2] {
         let durations = std::mem::take(&mut *self.durations.lock().unwrap());
         durations.try_into().unwrap_or_else(|other| panic!("{other:?}"))
+    }
+
+    /// The delays that have ended.
+    pub(super) fn delays(&self) -> Vec<(String, Duration)> {
+        std::mem::take(&mut self.delays.lock().unwrap())
     }
 
     fn write(&self, line: String) {
@@ -90,6 +100,10 @@ impl MethodObserver for NotesOfMethod {
         self.notes.write(attempt);
     }
 
+    fn on_delay(&self, _: Option<&Arc<str>>, scope: DelayScope, kind: DelayType, duration: Duration) {
+        self.notes.delays.lock().unwrap().push((format!("{} {scope:?} {kind}", self.path), duration));
+    }
+
     fn on_call_ended(&self, _: Option<&Arc<str>>, summary: &CallSummary) {
         let Retried { retries, transparent, delay } = summary.retries;
         assert!(delay <= summary.duration, "{summary:?}");
@@ -102,7 +116,7 @@ impl MethodObserver for NotesOfMethod {
     }
 }
 
-async fn observed(name: &str, peers: &[&Peer]) -> (Mesh, Arc<Notes>) {
+pub(super) async fn observed(name: &str, peers: &[&Peer]) -> (Mesh, Arc<Notes>) {
     let notes = Arc::<Notes>::default();
     let observer = Arc::new(notes.clone());
     (Mesh::with(name, peers, |builder| builder.observer(observer)).await, notes)
@@ -300,6 +314,7 @@ async fn ch2_22_an_attempt_goes_on_with_another_connection_if_its_own_is_gone() 
     peer.request().await.respond();
     soon(first).await.unwrap().unwrap();
     notes.take();
+    notes.delays();
     let published = &mesh.channel.shared.calls.published;
     let old = published.load().clone();
     peer.open(false);
@@ -314,6 +329,8 @@ async fn ch2_22_an_attempt_goes_on_with_another_connection_if_its_own_is_gone() 
     mesh.channel.connect();
     peer.request().await.respond();
     soon(call).await.unwrap().unwrap();
+    let [(delay, _), ..] = &*notes.delays() else { panic!("it has waited") };
+    assert_eq!(delay, "/second Attempt subchannel_state_mismatch", "A121");
     let notes = notes.take();
     assert_eq!(notes.iter().filter(|line| line.ends_with("started")).count(), 1, "{notes:?}");
     assert_eq!(notes[2], "/second call OK", "and no transparent retry");

@@ -21,6 +21,10 @@ pub(super) struct Instruments {
     pub(super) transparent_retries: Option<Histogram<u64>>,
     /// The time for which a call waited between attempts.
     pub(super) retry_delay: Option<Histogram<f64>>,
+    /// The time for which a call waited before its first attempt, by reason.
+    pub(super) call_delay: Option<Histogram<f64>>,
+    /// The time for which an attempt waited before it was sent, by reason.
+    pub(super) attempt_delay: Option<Histogram<f64>>,
     /// Updates of weighted round robin with too few weights.
     pub(super) rr_fallback: Option<Counter<u64>>,
     /// Endpoints whose weight is too new to be used.
@@ -79,6 +83,8 @@ impl Instruments {
             retries: make.of_numbers(&RETRIES),
             transparent_retries: make.of_numbers(&TRANSPARENT_RETRIES),
             retry_delay: make.of_values(&RETRY_DELAY),
+            call_delay: make.of_values(&CALL_DELAY),
+            attempt_delay: make.of_values(&ATTEMPT_DELAY),
             rr_fallback: make.counter(&RR_FALLBACK),
             weight_not_yet_usable: make.counter(&WEIGHT_NOT_YET_USABLE),
             weight_stale: make.counter(&WEIGHT_STALE),
@@ -146,7 +152,7 @@ impl Instrument {
 }
 
 /// All instruments of channels.
-pub(super) static ALL: [&Instrument; 18] = [
+pub(super) static ALL: [&Instrument; 20] = [
     &ATTEMPT_STARTED,
     &ATTEMPT_DURATION,
     &ATTEMPT_SENT,
@@ -155,6 +161,8 @@ pub(super) static ALL: [&Instrument; 18] = [
     &RETRIES,
     &TRANSPARENT_RETRIES,
     &RETRY_DELAY,
+    &CALL_DELAY,
+    &ATTEMPT_DELAY,
     &RR_FALLBACK,
     &WEIGHT_NOT_YET_USABLE,
     &WEIGHT_STALE,
@@ -216,6 +224,18 @@ static RETRY_DELAY: Instrument = Instrument::new(
     "grpc.client.call.retry_delay",
     "s",
     "Total time of delay while there is no active attempt during the client call.",
+)
+.with(&LATENCY);
+static CALL_DELAY: Instrument = Instrument::new(
+    "grpc.client.call.delay.duration",
+    "s",
+    "EXPERIMENTAL. Time for which a call waited before an attempt was begun, such as for name resolution.",
+)
+.with(&LATENCY);
+static ATTEMPT_DELAY: Instrument = Instrument::new(
+    "grpc.client.attempt.delay.duration",
+    "s",
+    "EXPERIMENTAL. Time for which an attempt waited for a pick or a connection.",
 )
 .with(&LATENCY);
 static RR_FALLBACK: Instrument = Instrument::new(

@@ -1,12 +1,16 @@
 //! The recorder of the calls of one method in one channel. Its labels are made once, unless calls have labels of their own.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use opentelemetry::{KeyValue, metrics::Histogram};
 
 use super::{CUSTOM, ChannelMetrics, labels::Labels};
 use crate::{
-    channel::telemetry::{AttemptSummary, CallSummary, MethodObserver, Retried},
+    channel::telemetry::{AttemptSummary, CallSummary, DelayScope, DelayType, MethodObserver, Retried},
     error::Code,
 };
 
@@ -82,6 +86,25 @@ impl MethodObserver for MethodRecorder {
         record(labels.all());
     }
 
+    fn on_delay(&self, custom: Option<&Arc<str>>, scope: DelayScope, kind: DelayType, duration: Duration) {
+        let instruments = &self.metrics.inner.instruments;
+        let histogram = match scope {
+            DelayScope::Call => &instruments.call_delay,
+            DelayScope::Attempt => &instruments.attempt_delay,
+        };
+        let Some(histogram) = histogram else { return };
+        let kind = match kind.as_text() {
+            Cow::Borrowed(text) => KeyValue::new(DELAY_TYPE, text),
+            Cow::Owned(text) => KeyValue::new(DELAY_TYPE, text),
+        };
+        let [target, method] = &self.labels;
+        let mut labels = Labels::of(&[target.clone(), method.clone(), kind]);
+        if self.metrics.inner.labels.custom {
+            labels.add_text(CUSTOM, custom);
+        }
+        histogram.record(duration.as_secs_f64(), labels.all());
+    }
+
     fn on_call_ended(&self, custom: Option<&Arc<str>>, summary: &CallSummary) {
         let instruments = &self.metrics.inner.instruments;
         let Retried { retries, transparent, delay } = summary.retries;
@@ -117,6 +140,7 @@ fn record(histogram: Option<&Histogram<u64>>, value: u64, labels: &[KeyValue]) {
     }
 }
 
+const DELAY_TYPE: &str = "grpc.delay_type";
 const STATUS: &str = "grpc.status";
 /// The number of status codes.
 /// They are 0 (`OK`) to 16 (`UNAUTHENTICATED`), without a gap.

@@ -14,7 +14,9 @@ use crate::{
         observer::{Observation, PickLabels},
         weights::WeightState,
     },
-    channel::telemetry::{AttemptSummary, CallSummary, Retried, SecurityLevel, SubchannelEvent},
+    channel::telemetry::{
+        AttemptSummary, CallSummary, DelayScope, DelayType, Retried, SecurityLevel, SubchannelEvent,
+    },
     error::Code,
     resource::Locality,
 };
@@ -48,6 +50,16 @@ impl Collected {
             custom.as_ref(),
             &AttemptSummary { code, duration, sent, received: 0, labels: &pick },
         );
+        for (scope, priority) in
+            [(DelayScope::Call, None), (DelayScope::Attempt, Some(0)), (DelayScope::Attempt, Some(12))]
+        {
+            method.on_delay(
+                custom.as_ref(),
+                scope,
+                DelayType::Connecting { priority },
+                Duration::from_secs(2),
+            );
+        }
         let retries = Retried { retries: 2, transparent: 1, delay: Duration::from_secs(3) };
         let (code, duration) = (Code::Ok, Duration::from_secs(4));
         method.on_call_ended(custom.as_ref(), &CallSummary { code, duration, retries });
@@ -178,7 +190,10 @@ fn ch9_11_ch9_14_ch9_16_ch9_17_ch9_18_ch9_19_all_metrics_have_their_labels() {
     let none = "lb.backend_service=cart lb.locality= target=xds:///shop";
     let method = "lb.outlier_detection.detection_method";
     let expected = [
+        (format!("client.attempt.delay.duration {call} delay_type=0:connecting {of_call}"), "1 sum 2"),
+        (format!("client.attempt.delay.duration {call} delay_type=12:connecting {of_call}"), "1 sum 2"),
         (format!("client.attempt.duration {call} {at} {late}"), "1 sum 0.015"),
+        (format!("client.call.delay.duration {call} delay_type=connecting {of_call}"), "1 sum 2"),
         (format!("client.attempt.rcvd_total_compressed_message_size {call} {at} {late}"), "1 sum 0"),
         (format!("client.attempt.sent_total_compressed_message_size {call} {at} {late}"), "1 sum 10"),
         (format!("client.attempt.started {call} {of_call}"), "1"),
@@ -244,10 +259,12 @@ fn ch9_13_instruments_have_units_descriptions_and_the_buckets_of_a66() {
     });
     seen.sort();
     let expected = [
+        ("client.attempt.delay.duration", "s", 41),
         ("client.attempt.duration", "s", 41),
         ("client.attempt.rcvd_total_compressed_message_size", "By", 14),
         ("client.attempt.sent_total_compressed_message_size", "By", 14),
         ("client.attempt.started", "{attempt}", 0),
+        ("client.call.delay.duration", "s", 41),
         ("client.call.duration", "s", 41),
         ("client.call.retries", "{retry}", 5),
         ("client.call.retry_delay", "s", 41),
