@@ -395,7 +395,6 @@ impl<H: Clone> Leaf<H> {
         if !published.publish(PickerInputs { chosen, connectivity, error }) {
             return None;
         }
-        let priority = chosen.and_then(|index| index.try_into().ok());
         self.listed.schedule_weights(now);
         let endpoints = self.picked_endpoints(now);
         let ListedEndpoints { cluster, sessions, .. } = &self.listed;
@@ -405,7 +404,7 @@ impl<H: Clone> Leaf<H> {
             breaker: cluster.breaker.clone(),
             limit: cluster.config.max_requests,
             connectivity,
-            priority,
+            priority: chosen.and_then(|index| index.try_into().ok()),
             endpoints,
             hosts: sessions.picker(),
             load: cluster.config.load.clone(),
