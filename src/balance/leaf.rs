@@ -74,7 +74,7 @@ impl<H: Clone> Leaf<H> {
         leaf
     }
 
-    #[cfg(any(test, feature = "fuzzing"))]
+    /// The name of the cluster.
     pub(super) fn name(&self) -> &Arc<str> {
         &self.listed.cluster.name
     }

@@ -46,9 +46,20 @@ pub(crate) enum Pick<H> {
     /// The policy of the application panicked. As before with INTERNAL, and the cluster is to be told as for a connection.
     Broken(Arc<str>),
     /// The call fails with UNAVAILABLE and is not retried.
-    Drop(Arc<str>),
+    Drop(DropCause, Arc<str>),
     /// The call fails with INTERNAL and is not retried (CH13.11).
     Unknown(Arc<str>),
+}
+
+/// Why attempts are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DropCause {
+    /// The cluster does not exist any more (CH1.13).
+    Gone,
+    /// The server has an overload category drop a share of the requests (CH4.1).
+    Overload,
+    /// As many requests are running as the circuit breaker permits (CH4.4).
+    CircuitBreaker,
 }
 
 /// What is known of a cluster.
@@ -117,7 +128,7 @@ impl<H> ClusterPicker<H> {
     /// Chooses the endpoint of an attempt (CH2.20): drops, circuit breaking, locality, endpoint.
     pub(crate) fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         match &self.choice {
-            Choice::Gone(reason) => Pick::Drop(reason.clone()),
+            Choice::Gone(reason) => Pick::Drop(DropCause::Gone, reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
             Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
             // Without a listener of metrics no label is made (CH9.20).
@@ -165,7 +176,7 @@ impl<H> LeafPicker<H> {
             | Pick::Fail(_)
             | Pick::FailAs(..)
             | Pick::Broken(_)
-            | Pick::Drop(_)
+            | Pick::Drop(..)
             | Pick::Unknown(_) => None,
         };
         args.attributes.labels = Some(PickLabels { backend_service: Some(self.name.clone()), locality });
@@ -198,11 +209,12 @@ impl<H> LeafPicker<H> {
                 load.on_drop(place);
             }
             let (name, category) = (&self.name, &self.drops[place].category);
-            return Pick::Drop(format!("cluster {name}: dropped by the overload category {category}").into());
+            let reason = format!("cluster {name}: dropped by the overload category {category}");
+            return Pick::Drop(DropCause::Overload, reason.into());
         }
         // Before the policy, whose counters a dropped attempt must not change; `complete` decides (CH4.5).
         if self.breaker.running() >= self.limit {
-            return Pick::Drop(self.overflow());
+            return self.overflow();
         }
         match self.pick_host(args) {
             HostPick::Endpoint(endpoint) => return self.complete(endpoint, Tracking::default()),
@@ -266,7 +278,7 @@ impl<H> LeafPicker<H> {
     fn complete(&self, endpoint: &Arc<ReadyEndpoint<H>>, tracking: Tracking) -> Pick<H> {
         // Other calls may have taken the last place since the test in `pick`.
         if !endpoint.breaker.try_acquire(self.limit) {
-            return Pick::Drop(self.overflow());
+            return self.overflow();
         }
         // After the breaker: a dropped attempt is none of the endpoint's.
         if tracking.counts_request {
@@ -278,13 +290,15 @@ impl<H> LeafPicker<H> {
         Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata: Vec::new(), reported })
     }
 
-    /// The reason of a drop by the circuit breaker, which is counted for load reports.
-    fn overflow(&self) -> Arc<str> {
+    /// The drop of an attempt by the circuit breaker, which is counted for load reports.
+    fn overflow(&self) -> Pick<H> {
         if let Some(load) = &self.load {
             load.on_overflow();
         }
         let Self { name, limit, .. } = self;
-        format!("cluster {name}: {limit} requests are running, the maximum of its circuit breaker").into()
+        let reason =
+            format!("cluster {name}: {limit} requests are running, the maximum of its circuit breaker");
+        Pick::Drop(DropCause::CircuitBreaker, reason.into())
     }
 }
 

@@ -29,9 +29,9 @@ pub(crate) struct WeightSettings {
     pub(super) out_of_band: Option<Duration>,
 }
 
-/// What a weight is computed from.
+/// The load of an endpoint, from which the policy `client_side_weighted_round_robin` computes its weight (A58).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct LoadReport {
+pub struct LoadReport {
     /// A share of what the endpoint can do: above 1 if it is overloaded.
     utilization: f64,
     /// Requests per second.
@@ -78,6 +78,20 @@ impl From<&ClientSideWeightedRoundRobin> for WeightSettings {
 }
 
 impl LoadReport {
+    /// The load of an endpoint with a utilization, a share of what it can do that exceeds 1 if it is overloaded, and the requests per
+    /// second that it serves. `None` unless both are positive and finite: no weight can be computed then.
+    pub fn new(utilization: f64, requests_per_second: f64) -> Option<Self> {
+        let is_useful = is_positive(utilization) && is_positive(requests_per_second);
+        is_useful.then_some(Self { utilization, rate: requests_per_second, errors: 0.0 })
+    }
+
+    /// Sets the errors per second, which lower the weight by the penalty of the policy: 0 by default, which also stands for a number
+    /// that is negative or not finite.
+    #[must_use]
+    pub fn with_errors_per_second(self, errors: f64) -> Self {
+        Self { errors: if is_positive(errors) { errors } else { 0.0 }, ..self }
+    }
+
     /// The report in a message `xds.data.orca.v3.OrcaLoadReport`; `None` if it has nothing of which a weight can be made (CH3.42).
     ///
     /// # Errors
@@ -85,19 +99,20 @@ impl LoadReport {
     pub(crate) fn decode(message: &[u8]) -> Result<Option<Self>, DecodeError> {
         let OrcaLoadReport { cpu_utilization, rps_fractional, eps, application_utilization, .. } =
             OrcaLoadReport::decode(message)?;
-        let is_positive = |value: f64| value > 0.0 && value.is_finite();
         // Applications that report no utilization of their own are weighed by their CPU (A58).
         let utilization =
             if application_utilization > 0.0 { application_utilization } else { cpu_utilization };
-        let errors = if eps.is_finite() && eps > 0.0 { eps } else { 0.0 };
-        let is_useful = is_positive(utilization) && is_positive(rps_fractional);
-        Ok(is_useful.then_some(Self { utilization, rate: rps_fractional, errors }))
+        Ok(Self::new(utilization, rps_fractional).map(|report| report.with_errors_per_second(eps)))
     }
 
     /// The requests per second that the endpoint could serve.
     fn weight(self, penalty: f64) -> f64 {
         self.rate / (self.utilization + self.errors / self.rate * penalty)
     }
+}
+
+fn is_positive(value: f64) -> bool {
+    value > 0.0 && value.is_finite()
 }
 
 impl EndpointWeight {

@@ -326,7 +326,7 @@ impl PickerWait {
             | Pick::Fail(_)
             | Pick::FailAs(..)
             | Pick::Broken(_)
-            | Pick::Drop(_)
+            | Pick::Drop(..)
             | Pick::Unknown(_)) => {
                 let Self { attributes, answer, .. } = self;
                 // A pick that nobody reads any more is released here.

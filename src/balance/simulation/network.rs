@@ -152,7 +152,7 @@ impl Network {
             | Pick::Fail(_)
             | Pick::FailAs(..)
             | Pick::Broken(_)
-            | Pick::Drop(_)
+            | Pick::Drop(..)
             | Pick::Unknown(_) => None,
         };
         if let Some(request) = attributes.take_connect_request() {
