@@ -103,6 +103,21 @@ fn ch11_8_a_silent_endpoint_delays_neither_its_neighbor_nor_other_clusters() {
 }
 
 #[test]
+fn ch3_22_an_endpoint_that_closes_each_connection_is_attempted_with_backoff_beside_its_neighbor() {
+    let pair = endpoints("shop").locality("eu", "a", ["10.0.0.1:80", "10.0.0.2:80"]);
+    let peers = [(1, Peer::Closes)];
+    let mut world = World::with_peers(Settings::new(1), peers, shop(cluster("shop"), pair));
+    for _ in 0..100 {
+        assert_eq!(world.attempt("shop").address(), address(2));
+        world.pass(Duration::from_secs(1));
+    }
+    assert!((3..=15).contains(&world.closed), "{} connections", world.closed);
+    world.set_peer(1, Peer::Accepts);
+    world.pass(Duration::from_secs(200));
+    assert_eq!(world.reached("shop"), [address(1), address(2)]);
+}
+
+#[test]
 fn a_lost_connection_is_picked_by_no_picker() {
     let pair = endpoints("shop").locality("eu", "a", ["10.0.0.1:80", "10.0.0.2:80"]);
     let mut world = World::new(shop(cluster("shop"), pair));

@@ -4,6 +4,7 @@ mod config;
 mod connections;
 mod outcomes;
 mod picks;
+mod reports;
 mod world;
 
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};

@@ -82,3 +82,42 @@ fn ch3_65_attempts_of_an_earlier_picker_count_as_well() {
     world.pass(Duration::from_secs(2));
     assert_eq!(world.reached("shop"), [address(2), address(3), address(4)]);
 }
+
+#[test]
+fn ch3_65_an_endpoint_that_is_connected_and_never_answers_is_ejected_and_its_neighbors_serve() {
+    let mut world = detecting();
+    let mut unanswered = Vec::new();
+    for _ in 0..300 {
+        let mut attempt = world.attempt("shop");
+        attempt.on_sent();
+        if attempt.address() == address(1) {
+            unanswered.push((world.now + Duration::from_secs(1), attempt));
+        } else {
+            attempt.finish(Outcome::Success);
+        }
+        world.pass(Duration::from_millis(20));
+        // The time limit of each request.
+        let late = unanswered.extract_if(.., |(until, _)| *until <= world.now);
+        late.for_each(|(_, attempt)| attempt.finish(Outcome::Error));
+    }
+    assert!(unanswered.is_empty(), "no request for the last second");
+    assert_eq!(world.reached("shop"), [address(2), address(3)]);
+}
+
+#[test]
+fn ch3_39_least_request_avoids_an_endpoint_that_never_answers_even_before_it_is_ejected() {
+    let pair = endpoints("shop").locality("eu", "a", ["10.0.0.1:80", "10.0.0.2:80"]);
+    let mut world = World::new(shop(cluster("shop").lb_policy(lb_policy::least_request(2)), pair));
+    let (mut unanswered, mut answered) = (Vec::new(), 0);
+    for _ in 0..400 {
+        let attempt = world.attempt("shop");
+        if attempt.address() == address(1) {
+            unanswered.push(attempt);
+        } else {
+            attempt.finish(Outcome::Success);
+            answered += 1;
+        }
+    }
+    // One pick in four has drawn it twice.
+    assert!(answered >= 260, "{answered}");
+}

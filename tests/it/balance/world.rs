@@ -22,6 +22,8 @@ pub(super) enum Peer {
     Refuses,
     /// It never answers.
     Silent,
+    /// It accepts, and closes the connection at once.
+    Closes,
 }
 
 /// A balancer, what its application has, and the clock.
@@ -34,6 +36,8 @@ pub(super) struct World {
     /// Attempts at silent endpoints, with their deadlines.
     pub(super) attempts: BTreeMap<ConnectionId, (ConnectTarget, Instant)>,
     pub(super) connections: BTreeMap<ConnectionId, ConnectTarget>,
+    /// The number of connections that endpoints have closed at once.
+    pub(super) closed: usize,
     /// Commands that are no business of connections.
     pub(super) others: Vec<Command>,
     /// The random numbers of requests.
@@ -84,6 +88,7 @@ impl World {
             peers: BTreeMap::new(),
             attempts: BTreeMap::new(),
             connections: BTreeMap::new(),
+            closed: 0,
             others: Vec::new(),
             random: fastrand::Rng::with_seed(7),
         }
@@ -125,6 +130,11 @@ impl World {
             Peer::Refuses => {
                 let error = io::Error::from(io::ErrorKind::ConnectionRefused);
                 self.balancer.handle_connect_failed(connection, &error, self.now);
+            }
+            Peer::Closes => {
+                self.closed += 1;
+                self.balancer.handle_connected(connection, target.address(), self.now);
+                self.balancer.handle_closed(connection, self.now);
             }
             Peer::Silent => drop(self.attempts.insert(connection, (target, self.now + timeout))),
         }
