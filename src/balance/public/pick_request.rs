@@ -83,11 +83,11 @@ impl<'a> PickRequest<'a> {
         fastrand::Rng::with_seed(self.random ^ attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
 
-    /// The query that the policies of applications see.
-    pub(super) fn query(&self) -> RouteQuery<'a> {
+    /// Passes the query that the policies of applications see, without a copy of it.
+    pub(super) fn with_query<T>(&self, run: impl FnOnce(&RouteQuery<'_>) -> T) -> T {
         match self.destination {
-            Destination::Cluster(_) => RouteQuery::new("", self.random),
-            Destination::Route(query) => query.clone(),
+            Destination::Cluster(_) => run(&RouteQuery::new("", self.random)),
+            Destination::Route(query) => run(query),
         }
     }
 }

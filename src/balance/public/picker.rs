@@ -95,9 +95,10 @@ impl<C> Picker<C> {
         hash: RequestHash,
     ) -> Pick<C> {
         let (mut attributes, mut random) = (CallAttributes::new(hash), request.random());
-        let query = request.query();
-        let mut args = PickArgs { attributes: &mut attributes, random: &mut random, request: &query };
-        let pick = picker.pick(&mut args);
+        let (attributes, random) = (&mut attributes, &mut random);
+        let pick = request.with_query(|query| {
+            picker.pick(&mut PickArgs { attributes: &mut *attributes, random: &mut *random, request: query })
+        });
         if let Some(requested) = attributes.take_connect_request() {
             self.state.requests.add(Requested::Endpoint(requested));
         }
