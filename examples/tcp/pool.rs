@@ -75,7 +75,7 @@ impl Pool {
                     // Nothing was sent: the connection is lost, which the next picker knows.
                 }
                 Pick::Fail(error) if !error.is_transient() => return Err(io::Error::other(error)),
-                _ => {}
+                Pick::Wait | Pick::Fail(_) => {}
             }
             let changed = pickers.wait_for(|next| next.has_changed(&picker, &request));
             timeout(ANSWER, changed).await?.map_err(io::Error::other)?;
@@ -89,6 +89,7 @@ impl Pool {
 }
 
 /// Executes the commands of the balancer, and publishes its pickers.
+#[allow(clippy::wildcard_enum_match_arm, reason = "there may be further commands")]
 async fn drive(
     mut balancer: Balancer<Connection>,
     mut resolution: Resolution,

@@ -48,7 +48,6 @@
 //!     }
 //!     Pick::Wait => println!("pick again by the next picker"),
 //!     Pick::Fail(error) => println!("failed: {error}"),
-//!     other => println!("{other:?}"),
 //! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -13,7 +13,6 @@ use crate::{
 /// The result of a [pick](super::Picker::pick). `C` is what requests are sent with on a connection.
 #[derive(Debug)]
 #[must_use = "an attempt counts until it is dropped"]
-#[non_exhaustive]
 pub enum Pick<C> {
     /// The request is sent to this endpoint.
     Endpoint(Attempt<C>),

@@ -105,6 +105,7 @@ impl World {
     }
 
     /// Executes all commands, and takes the picker after them.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "there may be further commands")]
     pub(super) fn drain(&mut self) {
         while let Some(command) = self.balancer.poll_command(self.now) {
             match command {
@@ -190,7 +191,7 @@ impl World {
                 self.drain();
                 if self.picker.has_changed(&before, request) { self.picker.pick(request) } else { Pick::Wait }
             }
-            other => other,
+            picked @ (Pick::Endpoint(_) | Pick::Fail(_)) => picked,
         }
     }
 
@@ -198,7 +199,7 @@ impl World {
     pub(super) fn attempt(&mut self, cluster: &str) -> Attempt<SocketAddr> {
         match self.pick(cluster) {
             Pick::Endpoint(attempt) => attempt,
-            other => panic!("{other:?}"),
+            other @ (Pick::Wait | Pick::Fail(_)) => panic!("{other:?}"),
         }
     }
 
