@@ -406,6 +406,7 @@ impl<H: Clone> Leaf<H> {
             endpoints,
             hosts: sessions.picker(),
             load: cluster.config.load.clone(),
+            service: cluster.config.service.clone(),
         }))
     }
 
@@ -434,7 +435,7 @@ impl<H: Clone> Leaf<H> {
         }
         let endpoint = holder.endpoint().and_then(|index| endpoints.get(index));
         let locality = endpoint.and_then(ClusterEndpoint::locality);
-        PickLabels { backend_service: Some(cluster.name.clone()), locality }
+        PickLabels { backend_service: Some(cluster.name.clone()), locality, service: None }
     }
 
     #[cfg(any(test, feature = "channel"))]

@@ -20,7 +20,7 @@ use super::{
     command::ConnectionId,
     connect_request::{ConnectRequest, ListId},
     connectivity::Connectivity,
-    observer::PickLabels,
+    observer::{PickLabels, ServiceLabels},
     pick_args::{CallAttributes, PickArgs},
     policies::{AnyPicker, PolicyPick, Tracking},
     policy::Drop as DropShare,
@@ -97,6 +97,8 @@ pub(super) struct LeafPicker<H> {
     pub(super) hosts: Option<HostPicker<H>>,
     /// Counters of the load reports, if the cluster's load is reported.
     pub(super) load: Option<Arc<ClusterLoad>>,
+    /// The service of the cluster, for metrics.
+    pub(super) service: Option<Arc<ServiceLabels>>,
 }
 
 /// The priority in use.
@@ -179,7 +181,11 @@ impl<H> LeafPicker<H> {
             | Pick::Drop(..)
             | Pick::Unknown(_) => None,
         };
-        args.attributes.labels = Some(PickLabels { backend_service: Some(self.name.clone()), locality });
+        args.attributes.labels = Some(PickLabels {
+            backend_service: Some(self.name.clone()),
+            locality,
+            service: self.service.clone(),
+        });
         pick
     }
 

@@ -90,8 +90,8 @@ struct Queue {
 enum Waiting {
     /// Newer routes, in which it selects its cluster.
     Routes(oneshot::Sender<()>),
-    /// A newer picker of its cluster.
-    Picker(PickerWait),
+    /// A newer picker of its cluster. Boxed, since each publication moves all waits.
+    Picker(Box<PickerWait>),
 }
 
 /// A wait for a picker. The task picks for the call, so that only calls with an endpoint are woken.
@@ -224,7 +224,7 @@ impl<'a> QueuedCall<'a> {
         let (sender, answer) = oneshot::channel();
         let (cluster, place) = (cluster.name().clone(), cluster.place());
         let wait = PickerWait { cluster, place, attributes, waits_for_ready, reason: None, answer: sender };
-        queue.calls.insert(self.number, Waiting::Picker(wait));
+        queue.calls.insert(self.number, Waiting::Picker(Box::new(wait)));
         Ok(Ok(Waiter { published: self.published, number: self.number, answer }))
     }
 }
@@ -298,14 +298,15 @@ impl Queue {
 impl PickerWait {
     /// Picks for the call. Returns the wait if it goes on.
     fn pick(
-        mut self,
+        mut self: Box<Self>,
         current: &Generation<Handle>,
         random: &mut fastrand::Rng,
         connects: &mut Vec<Connect>,
-    ) -> Option<Self> {
+    ) -> Option<Box<Self>> {
         if current.needs_request(self.place, &self.attributes) {
             // The policy sees the request, which the call has.
-            let _ = self.answer.send((None, self.attributes));
+            let Self { attributes, answer, .. } = *self;
+            let _ = answer.send((None, attributes));
             return None;
         }
         let request = RouteQuery::new("/", 0);
@@ -328,7 +329,7 @@ impl PickerWait {
             | Pick::Broken(_)
             | Pick::Drop(..)
             | Pick::Unknown(_)) => {
-                let Self { attributes, answer, .. } = self;
+                let Self { attributes, answer, .. } = *self;
                 // A pick that nobody reads any more is released here.
                 let _ = answer.send((Some((pick, current.number())), attributes));
                 return None;

@@ -87,6 +87,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
         security: Security::default(),
         hosts: HostsConfig::default(),
         load: None,
+        service: None,
     })
 }
 

@@ -77,6 +77,7 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
         endpoints,
         hosts: None,
         load: None,
+        service: None,
     }
 }
 

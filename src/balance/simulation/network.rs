@@ -310,5 +310,6 @@ pub(in crate::balance) fn cluster(policy: ClusterPolicy, priorities: &[Vec<Numbe
         security: Security::default(),
         hosts: HostsConfig::default(),
         load: None,
+        service: None,
     }
 }
