@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     base::type_url,
+    config::{Target, TargetError},
     error::{Blame, Code, Subject, WatchError},
     lrs::{LoadSettings, Loads},
     observed::Observed,
@@ -50,7 +51,7 @@ use crate::{
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct SnapshotBuilder {
-    target: Arc<str>,
+    target: Target,
     registry: Arc<Registry>,
     listener: Option<Arc<Listener>>,
     routes: BTreeMap<Arc<str>, Arc<RouteConfiguration>>,
@@ -66,6 +67,9 @@ pub struct SnapshotBuilder {
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
+    /// The target is not of the form `xds:///service` or `xds://authority/service`.
+    #[error(transparent)]
+    Target(TargetError),
     /// A resource is invalid.
     #[error("{type_url}: {invalid}")]
     Invalid {
@@ -94,7 +98,7 @@ pub enum SnapshotError {
 
 impl Snapshot {
     /// Builds a snapshot for a target without a management server: see [`SnapshotBuilder`].
-    pub fn builder(target: impl Into<Arc<str>>) -> SnapshotBuilder {
+    pub fn builder(target: impl Into<Target>) -> SnapshotBuilder {
         SnapshotBuilder {
             target: target.into(),
             registry: Arc::default(),
@@ -161,19 +165,20 @@ impl SnapshotBuilder {
     /// A resource is invalid, or they do not lead to a virtual host. The lack of a cluster or of its endpoints is no error: the snapshot
     /// has the reason.
     pub fn build(mut self, now: Instant) -> Result<Arc<Snapshot>, SnapshotError> {
-        let name: Arc<str> = self.target.rsplit('/').next().unwrap_or_default().into();
+        let (service, authority) = self.target.service_and_host().map_err(SnapshotError::Target)?;
         if let (None, Some(cluster)) = (&self.listener, &self.first) {
-            let listener = messages::listener(&name, cluster).encode_to_vec();
+            let listener = messages::listener(&service, cluster).encode_to_vec();
             self = self.encoded(type_url::LISTENER, listener);
         }
         if let Some(error) = self.error {
             return Err(error);
         }
-        let listener = self.listener.as_ref().map_or_else(|| name.clone(), |listener| listener.name.clone());
+        let listener =
+            self.listener.as_ref().map_or_else(|| service.into(), |listener| listener.name.clone());
         let about = About {
-            target: self.target.clone(),
-            authority: name,
-            headers: Arc::default(),
+            target: self.target.as_str().into(),
+            authority,
+            headers: self.target.headers().clone(),
             listener,
             node_id: Arc::default(),
             loads: Loads::new(LoadSettings::default()),

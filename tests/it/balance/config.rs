@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use xdskit::{
-    Snapshot,
+    Snapshot, Target,
     control_plane::type_url,
     pb::envoy::extensions::transport_sockets::tls::v3::{
         UpstreamTlsContext, certificate_validation_context::SystemRootCerts,
@@ -40,6 +40,20 @@ fn a_snapshot_is_built_of_addresses_by_priority() {
 }
 
 #[test]
+fn a_snapshot_has_the_virtual_host_of_its_target() {
+    let to = |cluster: &str| [route::prefix("").cluster(cluster)];
+    let hosts =
+        route_config("routes").virtual_host(["shop.example"], to("shop")).virtual_host(["*"], to("cart"));
+    let of = |target: Target| {
+        let builder = Snapshot::builder(target).resource(listener("edge").inline_routes(hosts.clone()));
+        builder.build(Instant::now()).map(|snapshot| snapshot.virtual_host().name.to_string())
+    };
+    assert_eq!(of(Target::new("xds:///any")).unwrap(), "*");
+    let target = Target::new("xds://mesh/any").with_authority("shop.example");
+    assert_eq!(of(target).unwrap(), "shop.example");
+}
+
+#[test]
 fn a_snapshot_has_the_resources_that_were_added_last() {
     let first = shop(cluster("shop"), one());
     let second = first.resource(endpoints("shop").locality("eu", "a", ["10.0.0.2:80"]));
@@ -56,6 +70,8 @@ fn a_snapshot_of_invalid_resources_has_a_typed_error() {
     assert!(
         matches!(error.build(Instant::now()), Err(SnapshotError::Type { type_url }) if type_url.ends_with("a.B"))
     );
+    let error = Snapshot::builder("shop").build(Instant::now()).unwrap_err();
+    assert!(matches!(error, SnapshotError::Target(_)), "{error}");
     let error = Snapshot::builder("xds:///shop").build(Instant::now()).unwrap_err();
     assert!(matches!(&error, SnapshotError::Unresolved(error) if error.is_not_found()), "{error}");
     let error = shop(cluster("shop"), one()).encoded(type_url::CLUSTER, &b"\xff"[..]).build(Instant::now());
