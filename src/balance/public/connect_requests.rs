@@ -80,3 +80,31 @@ impl fmt::Debug for OnRequest {
         f.write_str("OnRequest")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::balance::connect_request::ListId;
+
+    #[test]
+    fn ch3_33_each_connection_is_requested_once_until_commands_are_polled() {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = calls.clone();
+        let requests = ConnectRequests::new(OnRequest::new(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }));
+        let (shop, list, other) = ("shop".into(), ListId::default(), ListId::default());
+        let of = |list: &ListId, index| Requested::Endpoint(ConnectRequest::of_list(&shop, list, index));
+        let distinct = [Requested::Cluster(shop.clone()), of(&list, 0), of(&list, 1), of(&other, 0)];
+        for _ in 0..2 {
+            for request in distinct.iter().cycle().take(10_000) {
+                requests.add(request.clone());
+            }
+            let polled: Vec<_> = std::iter::from_fn(|| requests.poll()).collect();
+            assert_eq!(polled, distinct, "in the order of their first picks");
+        }
+        assert_eq!(calls.load(Ordering::Relaxed), 2, "once for all that wait");
+    }
+}
