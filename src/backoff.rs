@@ -72,7 +72,7 @@ impl Backoff {
 
     /// Makes the next delay as long as the last one.
     #[cfg_attr(
-        not(any(test, feature = "channel", feature = "fuzzing")),
+        not(any(test, feature = "balance", feature = "fuzzing")),
         allow(dead_code, reason = "the balancer alone repeats a delay")
     )]
     pub(crate) fn repeat(&mut self) {

@@ -235,7 +235,7 @@ impl Code {
     }
 
     /// The code of a response that has none, but an HTTP status (gRPC's http-grpc-status-mapping).
-    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+    #[cfg(any(test, feature = "balance", feature = "fuzzing"))]
     pub(crate) fn from_http_status(status: u32) -> Self {
         match status {
             400 => Self::Internal,

@@ -29,7 +29,7 @@ impl<T: Display> Display for Escaped<T> {
 }
 
 /// The text of another party up to so many characters, with a mark if it is longer. What is cut off is not even formatted.
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 pub(crate) fn cut(text: impl Display, limit: usize) -> String {
     let mut cut = Cut { text: String::new(), left: limit };
     if write!(cut, "{text}").is_err() {
@@ -39,7 +39,7 @@ pub(crate) fn cut(text: impl Display, limit: usize) -> String {
 }
 
 /// A writer that takes so many characters. Further ones are an error.
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 struct Cut {
     /// What was written so far.
     text: String,
@@ -47,7 +47,7 @@ struct Cut {
     left: usize,
 }
 
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 impl Write for Cut {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         match text.char_indices().nth(self.left) {
@@ -66,7 +66,7 @@ impl Write for Cut {
 }
 
 /// The longest text of a peer in a message, in characters.
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 pub(crate) const PEER_TEXT: usize = 200;
 
 /// A writer that escapes its input.

@@ -79,6 +79,7 @@
 //! |---|---|---|
 //! | [`client`](client/index.html) | `client` | the client, its watches and resolutions |
 //! | [`channel`](channel/index.html) | `channel` | calls by the configuration: routing, load balancing, connections |
+//! | [`balance`](balance/index.html) | `balance` | load balancing for applications with a transport of their own |
 //! | [`resolve`] | | snapshots of targets: routing of requests, clusters, endpoints |
 //! | [`resource`] | | the typed resources, and the trait for types of your own |
 //! | [`config`] | | the configuration of a client as values, and a builder of it |
@@ -104,7 +105,8 @@
 //! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
 //! | `tls-ring` | yes | the cryptography of ring for TLS, where the application has no other; enables `tls` |
 //! | `tls-aws-lc` | no | the same of aws-lc, which precedes ring; enables `tls` |
-//! | `channel` | no | calls to a target, over HTTP/2 |
+//! | `balance` | no | load balancing without a transport; needs neither tokio nor http |
+//! | `channel` | no | calls to a target, over HTTP/2; enables `balance` |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
 //! | `channelz` | no | the service channelz on tonic; enables `channel` |
@@ -137,16 +139,6 @@ mod background;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod backoff;
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
-#[cfg_attr(
-    not(test),
-    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
-)]
-#[cfg_attr(
-    not(feature = "channel"),
-    allow(dead_code, unreachable_pub, reason = "the channel is what drives it")
-)]
-mod balance;
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
@@ -222,6 +214,13 @@ mod test_log;
 mod tls;
 mod wire;
 
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+#[cfg_attr(not(feature = "channel"), allow(dead_code, unused_imports, reason = "the channel uses all of it"))]
+pub mod balance;
 pub mod bootstrap;
 #[cfg(feature = "channel")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
@@ -348,6 +347,11 @@ struct Readme;
 #[cfg(all(doctest, feature = "csds", feature = "channelz", feature = "metrics"))]
 #[doc = include_str!("../docs/OPERATING.md")]
 struct Operating;
+
+/// The example of the document, compiled.
+#[cfg(all(doctest, feature = "client", feature = "balance"))]
+#[doc = include_str!("../docs/BALANCE.md")]
+struct Balance;
 
 /// The example of the document, compiled.
 #[cfg(all(doctest, feature = "client"))]

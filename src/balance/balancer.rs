@@ -239,6 +239,12 @@ impl<H: Clone> Balancer<H> {
         }
     }
 
+    /// The cluster with endpoints that a connection, or an attempt, is of; `None` if it is no longer in use.
+    pub(super) fn leaf_of(&self, connection: ConnectionId) -> Option<Arc<str>> {
+        let owner = self.commands.owner_of(connection)?;
+        self.clusters.leaves().get(owner.leaf).map(|used| used.leaf.name().clone())
+    }
+
     /// The endpoint of a connection, while it is ready.
     pub(crate) fn ready(&self, connection: ConnectionId) -> Option<Arc<ReadyEndpoint<H>>> {
         let Owner { leaf, holder } = self.commands.owner_of(connection)?;
@@ -311,12 +317,6 @@ impl<H: Clone> Balancer<H> {
 /// What models and tests look at.
 #[cfg(any(test, feature = "fuzzing"))]
 impl<H: Clone> Balancer<H> {
-    /// The cluster with endpoints that a connection is of.
-    pub(super) fn leaf_of(&self, connection: ConnectionId) -> Option<Arc<str>> {
-        let owner = self.commands.owner_of(connection)?;
-        self.clusters.leaves().get(owner.leaf).map(|used| used.leaf.name().clone())
-    }
-
     /// The state of a cluster with endpoints, without the endpoints of a policy before.
     pub(super) fn leaf_connectivity(&self, name: &str) -> Option<Connectivity> {
         self.clusters.leaves().by_name(name).map(|used| used.leaf.current_connectivity())

@@ -6,9 +6,9 @@ use std::{
 use super::identity::Destination;
 
 /// One attempt to connect, and the connection that it leads to. Events of an id that is no longer in use are ignored, so an
-/// event may cross the command that ends the connection.
+/// event may cross the command that ends the connection. Later attempts have greater ids.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct ConnectionId(u64);
+pub struct ConnectionId(u64);
 
 impl ConnectionId {
     /// The number, for operators.

@@ -204,6 +204,7 @@ impl Translation {
                 .unwrap_or_default(),
             security,
             load: ClusterLoad::of(view),
+            service: cluster.map(|cluster| Arc::new(cluster.telemetry_labels().into())),
         })
     }
 

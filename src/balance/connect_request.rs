@@ -1,9 +1,13 @@
 //! Requests of picks for the connections of single endpoints.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{
+    hash::{Hash, Hasher},
+    net::SocketAddr,
+    sync::Arc,
+};
 
 /// An endpoint whose connection a pick requests.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ConnectRequest {
     /// The name of the cluster with the endpoint.
     pub(in crate::balance) leaf: Arc<str>,
@@ -11,7 +15,7 @@ pub(crate) struct ConnectRequest {
 }
 
 /// An endpoint of a cluster.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::balance) enum RequestedEndpoint {
     /// One of a list that connects on demand (CH3.33).
     Listed { list: ListId, index: usize },
@@ -39,5 +43,13 @@ impl ConnectRequest {
 impl PartialEq for ListId {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ListId {}
+
+impl Hash for ListId {
+    fn hash<S: Hasher>(&self, state: &mut S) {
+        Arc::as_ptr(&self.0).hash(state);
     }
 }

@@ -29,7 +29,6 @@ impl RequestHash {
     }
 
     /// A hash that is known already.
-    #[cfg(test)]
     pub(super) fn of(hash: u64) -> Self {
         Self { known: Some(hash), ..Self::default() }
     }

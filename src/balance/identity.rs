@@ -57,10 +57,6 @@ pub(crate) enum EndpointCredentials {
     /// Plaintext, whatever clusters configure.
     Insecure,
     /// TLS as clusters configure it, and the fallback for clusters without TLS.
-    #[cfg_attr(
-        not(any(test, feature = "tls", feature = "fuzzing")),
-        expect(dead_code, reason = "there is no TLS")
-    )]
     Xds { fallback: Security },
 }
 

@@ -74,7 +74,7 @@ impl<H: Clone> Leaf<H> {
         leaf
     }
 
-    #[cfg(any(test, feature = "fuzzing"))]
+    /// The name of the cluster.
     pub(super) fn name(&self) -> &Arc<str> {
         &self.listed.cluster.name
     }
@@ -408,6 +408,7 @@ impl<H: Clone> Leaf<H> {
             endpoints,
             hosts: sessions.picker(),
             load: cluster.config.load.clone(),
+            service: cluster.config.service.clone(),
         }))
     }
 
@@ -436,7 +437,7 @@ impl<H: Clone> Leaf<H> {
         }
         let endpoint = holder.endpoint().and_then(|index| endpoints.get(index));
         let locality = endpoint.and_then(ClusterEndpoint::locality);
-        PickLabels { backend_service: Some(cluster.name.clone()), locality }
+        PickLabels { backend_service: Some(cluster.name.clone()), locality, service: None }
     }
 
     #[cfg(any(test, feature = "channel"))]

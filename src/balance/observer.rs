@@ -4,7 +4,7 @@
 use std::{collections::BTreeMap, fmt, net::SocketAddr, sync::Arc};
 
 use super::weights::WeightState;
-use crate::resource::Locality;
+use crate::resource::{Locality, cluster::TelemetryLabels};
 
 /// Something that metrics count.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -35,6 +35,15 @@ pub(crate) struct PickLabels {
     pub(crate) backend_service: Option<Arc<str>>,
     /// The locality of the endpoint, as A78 writes it.
     pub(crate) locality: Option<Arc<str>>,
+    /// The service of the leaf cluster, for attempts alone.
+    pub(crate) service: Option<Arc<ServiceLabels>>,
+}
+
+/// The service of a cluster in the mesh, by the cluster's metadata (C30).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct ServiceLabels {
+    pub(crate) name: Arc<str>,
+    pub(crate) namespace: Arc<str>,
 }
 
 /// The locality of an endpoint as a label, if somebody listens.
@@ -45,6 +54,12 @@ pub(super) enum LocalityLabel {
     One(Arc<str>),
     /// One connection for the endpoints of several localities.
     ByAddress(Arc<BTreeMap<SocketAddr, Arc<str>>>),
+}
+
+impl From<TelemetryLabels<'_>> for ServiceLabels {
+    fn from(labels: TelemetryLabels<'_>) -> Self {
+        Self { name: labels.service_name.into(), namespace: labels.service_namespace.into() }
+    }
 }
 
 impl Observer {

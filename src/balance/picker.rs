@@ -20,7 +20,7 @@ use super::{
     command::ConnectionId,
     connect_request::{ConnectRequest, ListId},
     connectivity::Connectivity,
-    observer::PickLabels,
+    observer::{PickLabels, ServiceLabels},
     pick_args::{CallAttributes, PickArgs},
     policies::{AnyPicker, PolicyPick, Tracking},
     policy::Drop as DropShare,
@@ -46,9 +46,20 @@ pub(crate) enum Pick<H> {
     /// The policy of the application panicked. As before with INTERNAL, and the cluster is to be told as for a connection.
     Broken(Arc<str>),
     /// The call fails with UNAVAILABLE and is not retried.
-    Drop(Arc<str>),
+    Drop(DropCause, Arc<str>),
     /// The call fails with INTERNAL and is not retried (CH13.11).
     Unknown(Arc<str>),
+}
+
+/// Why attempts are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DropCause {
+    /// The cluster does not exist any more (CH1.13).
+    Gone,
+    /// The server has an overload category drop a share of the requests (CH4.1).
+    Overload,
+    /// As many requests are running as the circuit breaker permits (CH4.4).
+    CircuitBreaker,
 }
 
 /// What is known of a cluster.
@@ -88,6 +99,8 @@ pub(super) struct LeafPicker<H> {
     pub(super) hosts: Option<HostPicker<H>>,
     /// Counters of the load reports, if the cluster's load is reported.
     pub(super) load: Option<Arc<ClusterLoad>>,
+    /// The service of the cluster, for metrics.
+    pub(super) service: Option<Arc<ServiceLabels>>,
 }
 
 /// The priority in use.
@@ -119,7 +132,7 @@ impl<H> ClusterPicker<H> {
     /// Chooses the endpoint of an attempt (CH2.20): drops, circuit breaking, locality, endpoint.
     pub(crate) fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         match &self.choice {
-            Choice::Gone(reason) => Pick::Drop(reason.clone()),
+            Choice::Gone(reason) => Pick::Drop(DropCause::Gone, reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
             Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
             // Without a listener of metrics no label is made (CH9.20).
@@ -176,10 +189,14 @@ impl<H> LeafPicker<H> {
             | Pick::Fail(_)
             | Pick::FailAs(..)
             | Pick::Broken(_)
-            | Pick::Drop(_)
+            | Pick::Drop(..)
             | Pick::Unknown(_) => None,
         };
-        args.attributes.labels = Some(PickLabels { backend_service: Some(self.name.clone()), locality });
+        args.attributes.labels = Some(PickLabels {
+            backend_service: Some(self.name.clone()),
+            locality,
+            service: self.service.clone(),
+        });
         pick
     }
 
@@ -209,11 +226,12 @@ impl<H> LeafPicker<H> {
                 load.on_drop(place);
             }
             let (name, category) = (&self.name, &self.drops[place].category);
-            return Pick::Drop(format!("cluster {name}: dropped by the overload category {category}").into());
+            let reason = format!("cluster {name}: dropped by the overload category {category}");
+            return Pick::Drop(DropCause::Overload, reason.into());
         }
         // Before the policy, whose counters a dropped attempt must not change; `complete` decides (CH4.5).
         if self.breaker.running() >= self.limit {
-            return Pick::Drop(self.overflow());
+            return self.overflow();
         }
         match self.pick_host(args) {
             HostPick::Endpoint(endpoint) => return self.complete(endpoint, Tracking::default()),
@@ -277,7 +295,7 @@ impl<H> LeafPicker<H> {
     fn complete(&self, endpoint: &Arc<ReadyEndpoint<H>>, tracking: Tracking) -> Pick<H> {
         // Other calls may have taken the last place since the test in `pick`.
         if !endpoint.breaker.try_acquire(self.limit) {
-            return Pick::Drop(self.overflow());
+            return self.overflow();
         }
         // After the breaker: a dropped attempt is none of the endpoint's.
         if tracking.counts_request {
@@ -289,13 +307,15 @@ impl<H> LeafPicker<H> {
         Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata: Vec::new(), reported })
     }
 
-    /// The reason of a drop by the circuit breaker, which is counted for load reports.
-    fn overflow(&self) -> Arc<str> {
+    /// The drop of an attempt by the circuit breaker, which is counted for load reports.
+    fn overflow(&self) -> Pick<H> {
         if let Some(load) = &self.load {
             load.on_overflow();
         }
         let Self { name, limit, .. } = self;
-        format!("cluster {name}: {limit} requests are running, the maximum of its circuit breaker").into()
+        let reason =
+            format!("cluster {name}: {limit} requests are running, the maximum of its circuit breaker");
+        Pick::Drop(DropCause::CircuitBreaker, reason.into())
     }
 }
 

@@ -6,6 +6,7 @@ use super::{
     cluster_load::ClusterLoad,
     identity::Security,
     locality_config::{ClusterLists, EndpointConfig, LocalityConfig},
+    observer::ServiceLabels,
     policies::{Policy, round_robin::RoundRobin, subset::SubsetSizes},
 };
 use crate::resource::{LbPolicy, OutlierDetection};
@@ -57,6 +58,8 @@ pub(crate) struct LeafConfig {
     pub(crate) hosts: HostsConfig,
     /// Counters of the load reports, if the cluster's load is reported.
     pub(crate) load: Option<Arc<ClusterLoad>>,
+    /// The service of the cluster, for metrics.
+    pub(crate) service: Option<Arc<ServiceLabels>>,
 }
 
 /// Which endpoints the cookies of sessions may lead to (CH8.10), beside those of all priorities.

@@ -35,9 +35,9 @@ pub(crate) struct WeightSettings {
     pub(super) metrics: UtilizationMetrics,
 }
 
-/// What a weight is computed from.
+/// The load of an endpoint, from which the policy `client_side_weighted_round_robin` computes its weight (A58).
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct LoadReport {
+pub struct LoadReport {
     /// Shares of what the endpoint can do: above 1 if it is overloaded.
     metrics: ReportedMetrics,
     /// Requests per second.
@@ -87,6 +87,21 @@ impl From<&ClientSideWeightedRoundRobin> for WeightSettings {
 }
 
 impl LoadReport {
+    /// The load of an endpoint with a utilization, a share of what it can do that exceeds 1 if it is overloaded, and the requests per
+    /// second that it serves. `None` unless both are positive and finite: no weight can be computed then.
+    pub fn new(utilization: f64, requests_per_second: f64) -> Option<Self> {
+        let is_useful = is_usable(utilization) && is_usable(requests_per_second);
+        let metrics = ReportedMetrics { application: utilization, ..ReportedMetrics::default() };
+        is_useful.then_some(Self { metrics, rate: requests_per_second, errors: 0.0 })
+    }
+
+    /// Sets the errors per second, which lower the weight by the penalty of the policy: 0 by default, which also stands for a number
+    /// that is negative or not finite.
+    #[must_use]
+    pub fn with_errors_per_second(self, errors: f64) -> Self {
+        Self { errors: if is_usable(errors) { errors } else { 0.0 }, ..self }
+    }
+
     /// The report in a message `xds.data.orca.v3.OrcaLoadReport`; `None` if it has nothing of which a weight can be made (CH3.42).
     ///
     /// # Errors
@@ -100,9 +115,8 @@ impl LoadReport {
             named: decoded.named_metrics,
         };
         let (rate, eps) = (decoded.rps_fractional, decoded.eps);
-        let errors = if is_usable(eps) { eps } else { 0.0 };
         let is_useful = metrics.is_any_usable() && is_usable(rate);
-        Ok(is_useful.then_some(Self { metrics, rate, errors }))
+        Ok(is_useful.then_some(Self { metrics, rate, errors: 0.0 }.with_errors_per_second(eps)))
     }
 
     /// The requests per second that the endpoint could serve; `None` without a usable utilization, and if extreme numbers have a quotient

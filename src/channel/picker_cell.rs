@@ -91,8 +91,8 @@ struct Queue {
 enum Waiting {
     /// Newer routes, in which it selects its cluster.
     Routes(oneshot::Sender<()>),
-    /// A newer picker of its cluster.
-    Picker(PickerWait),
+    /// A newer picker of its cluster. Boxed, since each publication moves all waits.
+    Picker(Box<PickerWait>),
 }
 
 /// A wait for a picker. The task picks for the call, so that only calls with an endpoint are woken.
@@ -228,7 +228,7 @@ impl<'a> QueuedCall<'a> {
         let (cluster, place) = (cluster.name().clone(), cluster.place());
         let (reason, delay) = (None, None);
         let wait = PickerWait { cluster, place, attributes, waits_for_ready, reason, delay, answer: sender };
-        queue.calls.insert(self.number, Waiting::Picker(wait));
+        queue.calls.insert(self.number, Waiting::Picker(Box::new(wait)));
         Ok(Ok(Waiter { published: self.published, number: self.number, answer }))
     }
 }
@@ -309,14 +309,15 @@ impl Queue {
 impl PickerWait {
     /// Picks for the call. Returns the wait if it goes on.
     fn pick(
-        mut self,
+        mut self: Box<Self>,
         current: &Generation<Handle>,
         random: &mut fastrand::Rng,
         connects: &mut Vec<Connect>,
-    ) -> Option<Self> {
+    ) -> Option<Box<Self>> {
         if current.needs_request(self.place, &self.attributes) {
             // The policy sees the request, which the call has.
-            let _ = self.answer.send((None, self.attributes));
+            let Self { attributes, answer, .. } = *self;
+            let _ = answer.send((None, attributes));
             return None;
         }
         let request = RouteQuery::new("/", 0);
@@ -346,9 +347,9 @@ impl PickerWait {
             | Pick::Fail(_)
             | Pick::FailAs(..)
             | Pick::Broken(_)
-            | Pick::Drop(_)
+            | Pick::Drop(..)
             | Pick::Unknown(_)) => {
-                let Self { attributes, answer, .. } = self;
+                let Self { attributes, answer, .. } = *self;
                 // A pick that nobody reads any more is released here.
                 let _ = answer.send((Some((pick, current.number())), attributes));
                 return None;

@@ -1,6 +1,6 @@
 //! Targets of channels, and the names of their listeners.
 
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{borrow::Cow, fmt, net::SocketAddr, sync::Arc};
 
 use crate::{
     escape::debug_as_message,
@@ -122,6 +122,13 @@ impl Target {
         &self.text
     }
 
+    /// The name of the service, and the host that selects the virtual host. The authority of the target does not matter.
+    pub(crate) fn service_and_host(&self) -> Result<(String, Arc<str>), TargetError> {
+        let parsed = Parsed::of_target(&self.text)?;
+        let host = self.authority.clone().unwrap_or_else(|| parsed.host().into());
+        Ok((parsed.path, host))
+    }
+
     /// The host that selects the virtual host, if it was set.
     pub fn authority(&self) -> Option<&str> {
         self.authority.as_deref()
@@ -143,6 +150,29 @@ impl From<String> for Target {
 impl From<&String> for Target {
     fn from(text: &String) -> Self {
         Self::new(text.as_str())
+    }
+}
+
+impl From<Cow<'_, str>> for Target {
+    fn from(text: Cow<'_, str>) -> Self {
+        Self::new(text)
+    }
+}
+
+/// A target with an authority, such as `xds://mesh/shop`. One without, as `xds:///shop`, is no URI of the crate `http`, and is
+/// converted from its text.
+#[cfg(feature = "client")]
+impl From<http::Uri> for Target {
+    fn from(uri: http::Uri) -> Self {
+        Self::from(&uri)
+    }
+}
+
+/// A target with an authority, such as `xds://mesh/shop`.
+#[cfg(feature = "client")]
+impl From<&http::Uri> for Target {
+    fn from(uri: &http::Uri) -> Self {
+        Self::new(uri.to_string())
     }
 }
 
@@ -197,10 +227,7 @@ impl Bootstrap {
                 .map_err(|error| TargetError::UnknownAuthority { target: target.to_owned(), error })?
         };
         let name = self.checked_name(target, &template.expand(&parsed.path))?;
-        // A47: each character that an authority cannot have is escaped, not `/` alone.
-        let mut service = String::new();
-        encoding::encode_into(&mut service, &parsed.path, encoding::AUTHORITY);
-        Ok((name, service))
+        Ok((name, parsed.host()))
     }
 
     /// The listener name of a server on this address (A36).
@@ -243,6 +270,14 @@ struct Parsed {
 }
 
 impl Parsed {
+    /// The host of the target: its service, without slashes (A47-4).
+    fn host(&self) -> String {
+        // A47: each character that an authority cannot have is escaped, not `/` alone.
+        let mut host = String::new();
+        encoding::encode_into(&mut host, &self.path, encoding::AUTHORITY);
+        host
+    }
+
     /// Parses a target; errors contain it.
     fn of_target(target: &str) -> Result<Self, TargetError> {
         Self::parse(target).map_err(|reason| TargetError::Invalid { target: target.to_owned(), reason })

@@ -48,6 +48,8 @@ mod server_tls;
 #[cfg(feature = "control-plane")]
 mod service;
 #[cfg(feature = "control-plane")]
+mod snapshot;
+#[cfg(feature = "control-plane")]
 mod stream;
 #[cfg(feature = "control-plane")]
 mod stream_session;

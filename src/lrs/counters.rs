@@ -283,7 +283,7 @@ impl ReportedCall {
     }
 
     /// The call was not sent after all: it is as if it had not been issued.
-    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+    #[cfg(any(test, feature = "balance", feature = "fuzzing"))]
     pub(crate) fn withdraw(mut self) {
         if let Some(shard) = self.shard.take() {
             // Not subtracted from `issued`: a report could then have covered more calls than there are.

@@ -66,6 +66,10 @@ struct OptionalLabels {
     locality: bool,
     /// The cluster.
     backend_service: bool,
+    /// The service of the cluster.
+    service_name: bool,
+    /// The namespace of that.
+    service_namespace: bool,
     /// A label that the application sets for each call.
     custom: bool,
     /// The reason for the end of a connection.
@@ -119,8 +123,8 @@ impl ChannelMetricsBuilder {
         self
     }
 
-    /// Enables optional labels by their names: `grpc.lb.locality`, `grpc.lb.backend_service`, `grpc.client.call.custom`,
-    /// `grpc.disconnect_error`, `grpc.security_level`. Each applies to the instruments that have it.
+    /// Enables optional labels by their names: `grpc.lb.locality`, `grpc.lb.backend_service`, `csm.service_name`,
+    /// `csm.service_namespace_name`, `grpc.client.call.custom`, `grpc.disconnect_error`, `grpc.security_level`. Each applies to the instruments that have it.
     pub fn optional_labels<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.labels.extend(names.into_iter().map(Into::into));
         self
@@ -165,13 +169,20 @@ impl ChannelMetricsBuilder {
 impl OptionalLabels {
     /// The labels that are enabled.
     fn of(is_enabled: impl Fn(&str) -> bool) -> Self {
-        let [locality, backend_service, custom, disconnect_error, security_level] = LABELS.map(is_enabled);
-        Self { locality, backend_service, custom, disconnect_error, security_level }
+        Self {
+            locality: is_enabled(LOCALITY),
+            backend_service: is_enabled(BACKEND_SERVICE),
+            service_name: is_enabled(SERVICE_NAME),
+            service_namespace: is_enabled(SERVICE_NAMESPACE),
+            custom: is_enabled(CUSTOM),
+            disconnect_error: is_enabled(DISCONNECT_ERROR),
+            security_level: is_enabled(SECURITY_LEVEL),
+        }
     }
 
     /// Whether there are labels of picks.
     fn are_of_picks(self) -> bool {
-        self.locality || self.backend_service
+        self.locality || self.backend_service || self.service_name || self.service_namespace
     }
 }
 
@@ -182,9 +193,13 @@ impl fmt::Debug for ChannelMetrics {
 }
 
 /// The optional labels.
-const LABELS: [&str; 5] = [LOCALITY, BACKEND_SERVICE, CUSTOM, DISCONNECT_ERROR, SECURITY_LEVEL];
+const LABELS: [&str; 7] =
+    [LOCALITY, BACKEND_SERVICE, SERVICE_NAME, SERVICE_NAMESPACE, CUSTOM, DISCONNECT_ERROR, SECURITY_LEVEL];
 const LOCALITY: &str = "grpc.lb.locality";
 const BACKEND_SERVICE: &str = "grpc.lb.backend_service";
+/// That of gRPC's CSM observability, as the next one.
+const SERVICE_NAME: &str = "csm.service_name";
+const SERVICE_NAMESPACE: &str = "csm.service_namespace_name";
 const CUSTOM: &str = "grpc.client.call.custom";
 const DISCONNECT_ERROR: &str = "grpc.disconnect_error";
 const SECURITY_LEVEL: &str = "grpc.security_level";

@@ -8,6 +8,7 @@
 //! Views borrow from the snapshot; a [`ClusterRef`] is an owned cluster, which a future can hold.
 
 mod aggregate;
+mod builder;
 mod cluster_entry;
 mod dependency;
 mod descendants;
@@ -20,6 +21,7 @@ pub(crate) mod fixture;
 mod graph;
 mod leds;
 mod link;
+mod messages;
 mod node;
 mod nodes;
 mod orders;
@@ -35,6 +37,7 @@ mod snapshot;
 mod usage;
 
 pub use self::{
+    builder::{SnapshotBuilder, SnapshotError},
     query::{RequestHeaders, RouteQuery},
     snapshot::{ClusterRef, ClusterView, EndpointView, FilterView, PriorityView, RouteView, Snapshot},
 };

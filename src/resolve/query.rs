@@ -97,7 +97,7 @@ impl<'a> RouteQuery<'a> {
     }
 
     /// The path, without its query.
-    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+    #[cfg(any(test, feature = "balance", feature = "fuzzing"))]
     pub(crate) fn path(&self) -> &'a str {
         self.path
     }
@@ -144,7 +144,7 @@ impl<'a> RouteQuery<'a> {
     }
 
     /// The random number of the request.
-    pub(super) fn random_number(&self) -> u64 {
+    pub(crate) fn random_number(&self) -> u64 {
         self.random
     }
 

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use imbl::OrdMap;
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 use imbl::ordmap::DiffItem;
 
 mod cluster_view;
@@ -148,7 +148,7 @@ impl Snapshot {
 }
 
 /// For channels.
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 impl Snapshot {
     /// The [`route`](Self::route) of a request to the host of the target, with its place in the virtual host.
     pub(crate) fn route_with_place(&self, query: &RouteQuery<'_>) -> Option<(usize, RouteView<'_>)> {

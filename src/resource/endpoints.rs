@@ -150,7 +150,7 @@ impl ClusterLoadAssignment {
     }
 
     /// Returns the number of endpoints of localities without a weight, in any health state.
-    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+    #[cfg(any(test, feature = "balance", feature = "fuzzing"))]
     pub(crate) fn unweighted_endpoints(&self) -> usize {
         self.unweighted_localities.iter().map(|locality| locality.endpoints.len()).sum()
     }

@@ -11,14 +11,14 @@ use std::{num::NonZeroU32, time::Duration};
 use prost::Message;
 use serde::Serialize;
 
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 pub(crate) use self::endpoint_policy::{AddedMetadata, PickResources};
 pub use self::endpoint_policy::{
     CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, EndpointState, PickRequest,
     PolicyEndpoint,
 };
 pub use self::maglev::Maglev;
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 pub(crate) use self::maglev::is_prime;
 use self::ring_hash::{from_message, sizes};
 use super::{Context, Custom, Extension, Invalid, Payload, parts, remarks, unexecuted::Table};
@@ -151,7 +151,7 @@ pub(super) struct Choice {
 
 impl LbPolicy {
     /// The names of the metrics that the utilization is computed from (A114).
-    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+    #[cfg(any(test, feature = "balance", feature = "fuzzing"))]
     pub(crate) fn utilization_metrics(&self) -> &[Box<str>] {
         match self {
             Self::ClientSideWeightedRoundRobin(it) => &it.metric_names_for_computing_utilization,

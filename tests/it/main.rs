@@ -9,6 +9,7 @@ mod common;
 #[macro_use]
 mod transport;
 
+mod balance;
 mod channel;
 mod control_plane;
 mod envoy_bootstrap;

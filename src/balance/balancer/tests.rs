@@ -87,6 +87,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
         security: Security::default(),
         hosts: HostsConfig::default(),
         load: None,
+        service: None,
     })
 }
 
@@ -390,7 +391,7 @@ fn ch1_13_a_cluster_becomes_unusable_and_usable_again() {
     let mut gone = ClusterConfigs::default();
     gone.targets.insert("shop".into(), ClusterConfig::Gone("it does not exist".into()));
     it.update(gone);
-    assert!(matches!(it.pick("shop"), Pick::Drop(reason) if &*reason == "it does not exist"));
+    assert!(matches!(it.pick("shop"), Pick::Drop(_, reason) if &*reason == "it does not exist"));
     assert_eq!(it.drained, [address(1)]);
     it.update(shop(ROUND_ROBIN, &[&[1]]));
     it.connect(1);

@@ -78,6 +78,7 @@ impl Fixture {
             security: crate::balance::identity::Security::default(),
             hosts: HostsConfig::default(),
             load: None,
+            service: None,
         };
         let begin = Instant::now();
         let outliers = Outliers::new(&config, usize::MAX, begin);

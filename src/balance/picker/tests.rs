@@ -78,6 +78,7 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
         endpoints,
         hosts: None,
         load: None,
+        service: None,
     }
 }
 
@@ -154,7 +155,9 @@ fn ch4_1_drops_are_drawn_for_each_category_before_anything_else() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut counts = BTreeMap::<String, usize>::new();
     for _ in 0..100_000 {
-        let Pick::Drop(reason) = pick(&leaf, &mut CallAttributes::default(), &mut random) else { panic!() };
+        let Pick::Drop(_, reason) = pick(&leaf, &mut CallAttributes::default(), &mut random) else {
+            panic!()
+        };
         *counts.entry(reason.to_string()).or_default() += 1;
     }
     let expected = [
@@ -177,7 +180,7 @@ fn ch4_2_ch13_10_drops_are_drawn_once_for_an_attempt() {
     for _ in 0..10_000 {
         let mut attributes = CallAttributes::default();
         dropped +=
-            usize::from((0..10).any(|_| matches!(pick(&leaf, &mut attributes, &mut random), Pick::Drop(_))));
+            usize::from((0..10).any(|_| matches!(pick(&leaf, &mut attributes, &mut random), Pick::Drop(..))));
     }
     assert!(dropped.abs_diff(5_000) < 300, "{dropped} of 10,000");
 }
@@ -188,13 +191,13 @@ fn ch4_4_at_the_limit_requests_are_dropped_whatever_the_state_of_the_endpoints()
     leaf.limit = 2;
     let mut random = fastrand::Rng::with_seed(1);
     let running = [picked(&leaf, &mut random), picked(&leaf, &mut random)];
-    assert!(matches!(pick(&leaf, &mut CallAttributes::default(), &mut random), Pick::Drop(_)));
+    assert!(matches!(pick(&leaf, &mut CallAttributes::default(), &mut random), Pick::Drop(..)));
     drop(running);
     picked(&leaf, &mut random);
     leaf.endpoints = Endpoints::Queue;
     leaf.limit = 0;
     assert!(
-        matches!(pick(&leaf, &mut CallAttributes::default(), &mut random), Pick::Drop(_)),
+        matches!(pick(&leaf, &mut CallAttributes::default(), &mut random), Pick::Drop(..)),
         "the limit is first"
     );
 }
@@ -215,7 +218,7 @@ fn ch1_13_a_cluster_that_is_gone_drops_and_one_that_is_unusable_fails() {
         let (attributes, random) = (&mut CallAttributes::default(), &mut random);
         picker.pick(&mut PickArgs { attributes, random, request: &RouteQuery::new("/", 0) })
     };
-    assert!(matches!(pick(Choice::Gone("gone".into())), Pick::Drop(reason) if &*reason == "gone"));
+    assert!(matches!(pick(Choice::Gone("gone".into())), Pick::Drop(_, reason) if &*reason == "gone"));
     assert!(matches!(pick(Choice::Unusable("bad".into())), Pick::Fail(reason) if &*reason == "bad"));
 }
 
@@ -312,14 +315,14 @@ fn ch4_3_drops_by_a_share_or_the_circuit_breaker_are_no_attempts() {
     let full = LeafPicker { limit: 0, ..full };
     for leaf in [&dropping, &full] {
         let dropped = pick(leaf, &mut CallAttributes::default(), random);
-        assert!(matches!(dropped, Pick::Drop(_)), "{dropped:?}");
+        assert!(matches!(dropped, Pick::Drop(..)), "{dropped:?}");
     }
     // The place was taken between the test and the pick, too.
     let (other, leaf) = tracked();
     let _running = picked(&leaf, random);
     let late = LeafPicker { limit: 1, ..leaf };
     let dropped = late.complete(&other, Tracking { counts_request: true, ..Tracking::default() });
-    assert!(matches!(dropped, Pick::Drop(_)), "{dropped:?}");
+    assert!(matches!(dropped, Pick::Drop(..)), "{dropped:?}");
     for it in [it, none] {
         assert_eq!((it.outcomes(), it.load.running()), (Some((0, 0)), 0));
     }

@@ -123,6 +123,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         is_dns: choices.below(4) == 0,
         hosts: hosts(choices),
         load: None,
+        service: None,
     };
     secure(&mut leaf, security(choices));
     Arc::new(leaf)

@@ -237,7 +237,7 @@ impl World<'_> {
             }
             Pick::QueueAndConnect => ("connect in session", self.is_wrong_queue(target)),
             Pick::Fail(_) => ("fail in session", self.is_wrong_failure(target)),
-            Pick::Drop(_) => ("drop in session", self.is_wrong_drop(target)),
+            Pick::Drop(..) => ("drop in session", self.is_wrong_drop(target)),
             Pick::FailAs(..) | Pick::Broken(_) => ("custom", Some("there is no such policy".to_owned())),
             Pick::Unknown(_) => ("unknown", Some("the cluster is configured".to_owned())),
         }

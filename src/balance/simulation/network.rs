@@ -152,7 +152,7 @@ impl Network {
             | Pick::Fail(_)
             | Pick::FailAs(..)
             | Pick::Broken(_)
-            | Pick::Drop(_)
+            | Pick::Drop(..)
             | Pick::Unknown(_) => None,
         };
         if let Some(request) = attributes.take_connect_request() {
@@ -310,5 +310,6 @@ pub(in crate::balance) fn cluster(policy: ClusterPolicy, priorities: &[Vec<Numbe
         security: Security::default(),
         hosts: HostsConfig::default(),
         load: None,
+        service: None,
     }
 }

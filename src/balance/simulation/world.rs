@@ -351,7 +351,7 @@ impl<'a> World<'a> {
                 Pick::Queue => ("queue", self.is_wrong_queue(target)),
                 Pick::QueueAndConnect => ("connect", self.is_wrong_queue(target)),
                 Pick::Fail(_) => ("fail", self.is_wrong_failure(target)),
-                Pick::Drop(_) => ("drop", self.is_wrong_drop(target)),
+                Pick::Drop(..) => ("drop", self.is_wrong_drop(target)),
                 Pick::FailAs(..) | Pick::Broken(_) => ("custom", Some("there is no such policy".to_owned())),
                 Pick::Unknown(_) => ("unknown", Some("the cluster is configured".to_owned())),
             };
@@ -376,7 +376,7 @@ impl<'a> World<'a> {
             Pick::QueueAndConnect => self.balancer.connect(target, self.now),
             Pick::Queue
             | Pick::Fail(_)
-            | Pick::Drop(_)
+            | Pick::Drop(..)
             | Pick::FailAs(..)
             | Pick::Broken(_)
             | Pick::Unknown(_) => {}
@@ -395,7 +395,7 @@ impl<'a> World<'a> {
             assert_eq!(is_wrong, None, "{target}: {cookie:?} {pick:?} {list:?} {:?}", self.configs);
             let is_found = matches!(&pick, Pick::Complete(it) if cookie.contains(&it.endpoint.address));
             assert!(
-                is_found || !connected || matches!(&pick, Pick::Drop(_)),
+                is_found || !connected || matches!(&pick, Pick::Drop(..)),
                 "{target}: {cookie:?} {pick:?}"
             );
             *self.outcomes.entry(outcome).or_default() += 1;

@@ -293,7 +293,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             match pick {
                 Pick::Complete(attempt) => return Ok((attempt, number)),
                 // CH6.7: a drop is final, and so is a cluster that is gone or unknown, also for calls that wait for ready.
-                Pick::Drop(reason) => return Err(Failure::Final(self.call.unavailable(&reason))),
+                Pick::Drop(_, reason) => return Err(Failure::Final(self.call.unavailable(&reason))),
                 Pick::Unknown(reason) => {
                     return Err(Failure::Final(status::internal(&reason, &self.call.context.node)));
                 }

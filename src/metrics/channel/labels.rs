@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use opentelemetry::{KeyValue, StringValue, Value};
 
-use super::{BACKEND_SERVICE, LOCALITY, OptionalLabels};
-use crate::balance::observer::PickLabels;
+use super::{BACKEND_SERVICE, LOCALITY, OptionalLabels, SERVICE_NAME, SERVICE_NAMESPACE};
+use crate::balance::observer::{PickLabels, ServiceLabels};
 
 /// Up to so many labels, without an allocation.
 #[derive(Clone)]
@@ -52,6 +52,22 @@ impl Labels {
         }
     }
 
+    /// Adds the labels of the cluster's service that are enabled.
+    pub(super) fn add_service(&mut self, pick: &PickLabels, optional: OptionalLabels) {
+        // As in gRPC, a cluster without them, and an attempt without a cluster, have labels of this value.
+        let of = |label: fn(&ServiceLabels) -> &Arc<str>| {
+            pick.service
+                .as_deref()
+                .map_or(StringValue::from("unknown"), |service| label(service).clone().into())
+        };
+        if optional.service_name {
+            self.add(SERVICE_NAME, of(|service| &service.name));
+        }
+        if optional.service_namespace {
+            self.add(SERVICE_NAMESPACE, of(|service| &service.namespace));
+        }
+    }
+
     /// The cluster of what happens beside calls (A91), if that label is enabled.
     pub(super) fn add_cluster(&mut self, cluster: &Arc<str>, optional: OptionalLabels) {
         if optional.backend_service {
@@ -66,5 +82,5 @@ impl Labels {
 }
 
 /// The most labels that an instrument has.
-/// Those of attempts: target, method, status, the custom label, locality and cluster.
-const MOST: usize = 6;
+/// Those of attempts: target, method, status, the custom label, locality, cluster, and its service with the namespace.
+const MOST: usize = 8;

@@ -83,6 +83,7 @@ impl MethodObserver for MethodRecorder {
             labels.add_text(CUSTOM, custom);
         }
         labels.add_pick(attempt.labels, optional);
+        labels.add_service(attempt.labels, optional);
         record(labels.all());
     }
 

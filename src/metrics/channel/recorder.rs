@@ -142,7 +142,7 @@ impl ChannelObserver for ChannelRecorder {
                 let locality = locality.filter(|_| self.optional().locality);
                 // Formatted for the label alone, which is off by default.
                 let locality = locality.map(|locality| locality.to_string().into());
-                let pick = PickLabels { backend_service: Some(cluster.clone()), locality };
+                let pick = PickLabels { backend_service: Some(cluster.clone()), locality, service: None };
                 self.on_scheduler(&pick, weights);
             }
             Observation::Ejected { cluster, method } => {

@@ -8,10 +8,10 @@ use opentelemetry_sdk::metrics::{
     data::{AggregatedMetrics, MetricData},
 };
 
-use super::*;
+use super::{labels::Labels, *};
 use crate::{
     balance::{
-        observer::{Observation, PickLabels},
+        observer::{Observation, PickLabels, ServiceLabels},
         weights::WeightState,
     },
     channel::telemetry::{
@@ -106,7 +106,12 @@ impl Collected {
 }
 
 fn pick() -> PickLabels {
-    PickLabels { backend_service: Some("cart".into()), locality: Some("here".into()) }
+    let service = ServiceLabels { name: "cart-service".into(), namespace: "eu".into() };
+    PickLabels {
+        backend_service: Some("cart".into()),
+        locality: Some("here".into()),
+        service: Some(Arc::new(service)),
+    }
 }
 
 /// The labels, the value and the bounds of each point.
@@ -141,7 +146,9 @@ fn points(data: &AggregatedMetrics) -> Vec<(String, String, Vec<f64>)> {
 
 fn text<'a>(labels: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> String {
     let mut labels: Vec<_> = labels
-        .map(|it| format!(" {}={}", it.key.as_str().strip_prefix("grpc.").unwrap(), it.value))
+        .map(|it| {
+            format!(" {}={}", it.key.as_str().strip_prefix("grpc.").unwrap_or(it.key.as_str()), it.value)
+        })
         .collect();
     labels.sort();
     labels.concat()
@@ -309,13 +316,40 @@ fn ch9_10_instruments_are_enabled_and_disabled_by_name() {
 }
 
 #[test]
+fn c30_attempts_have_the_service_of_their_cluster_and_nothing_else_has() {
+    let all = LABELS;
+    let collected = Collected::new(|it| it.enable_all().optional_labels(all).all_methods());
+    collected.record();
+    let values = collected.export(|_, _, _, _| {});
+    let of_service = "csm.service_name=cart-service csm.service_namespace_name=eu";
+    let have: Vec<_> = values.keys().filter(|name| name.contains("csm.")).collect();
+    assert_eq!(have.len(), 3, "{have:?}");
+    for name in have {
+        assert!(name.starts_with("client.attempt.") && name.contains(of_service), "{name}");
+        assert!(
+            name.contains(" status=") && name.contains(" lb.locality=here"),
+            "no label is one too many: {name}"
+        );
+    }
+}
+
+#[test]
+fn c30_the_service_of_an_attempt_without_a_cluster_is_unknown() {
+    let mut labels = Labels::of(&[]);
+    let optional = OptionalLabels { service_name: true, ..OptionalLabels::default() };
+    labels.add_service(&PickLabels::default(), optional);
+    let [label] = labels.all() else { panic!("{:?}", labels.all()) };
+    assert_eq!((label.key.as_str(), label.value.as_str().as_ref()), ("csm.service_name", "unknown"));
+}
+
+#[test]
 fn ch9_20_labels_of_picks_are_made_if_one_of_them_is_enabled() {
     let has = |labels: &[&str]| {
         let collected = Collected::new(|it| it.optional_labels(labels.iter().copied()));
         collected.metrics.recorder("xds:///shop").method("/shop.Cart/Add", false).has_pick_labels()
     };
     assert!(!has(&[]) && !has(&[CUSTOM, SECURITY_LEVEL]));
-    assert!(has(&[LOCALITY]) && has(&[BACKEND_SERVICE]));
+    assert!([LOCALITY, BACKEND_SERVICE, SERVICE_NAME, SERVICE_NAMESPACE].iter().all(|label| has(&[label])));
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub struct FilterView<'a> {
     pub setting: Option<&'a OverrideSetting>,
 }
 
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 impl RouteView<'_> {
     /// The place of the chosen cluster among those of a route with [weighted clusters](ClusterChoice::WeightedClusters).
     pub(crate) fn pick_split(
@@ -163,7 +163,7 @@ impl<'a> RouteView<'a> {
     }
 
     /// As [`hash_policies`](Self::hash_policies), for as long as the caller needs them; `None` without any.
-    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+    #[cfg(any(test, feature = "balance", feature = "fuzzing"))]
     pub(crate) fn shared_hash_policies(self) -> Option<std::sync::Arc<[HashPolicy]>> {
         self.forward().map(|forward| &forward.hash_policies).filter(|policies| !policies.is_empty()).cloned()
     }

@@ -10,6 +10,10 @@ use opentelemetry_sdk::metrics::{
 use xdskit::{
     channel::Connectivity,
     metrics::{ChannelMetrics, ChannelMetricsBuilder},
+    pb::{
+        envoy::config::core::v3::Metadata,
+        google::protobuf::{Struct, Value, value::Kind},
+    },
 };
 
 use super::{backend::FAIL, *};
@@ -76,7 +80,9 @@ fn points(data: &AggregatedMetrics) -> Vec<(String, String)> {
 fn text<'a>(labels: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> String {
     let mut labels: Vec<_> = labels
         .filter(|it| it.key.as_str() != "grpc.target" || it.value.as_str() != "xds:///shop")
-        .map(|it| format!(" {}={}", it.key.as_str().strip_prefix("grpc.").unwrap(), it.value))
+        .map(|it| {
+            format!(" {}={}", it.key.as_str().strip_prefix("grpc.").unwrap_or(it.key.as_str()), it.value)
+        })
         .collect();
     labels.sort();
     labels.concat()
@@ -140,6 +146,42 @@ async fn ch9_14_ch9_18_localities_clusters_and_connections_are_labels_if_they_ar
         let lost = format!("disconnections disconnect_error=subchannel shutdown {labels}");
         assert_eq!(values[&lost], "1", "{values:?}");
         assert_eq!(values[&format!("open_connections {labels} security_level=none")], "0", "{values:?}");
+    }
+}
+
+/// The cluster `cart` of a service of the mesh.
+fn of_service(name: &str) -> ClusterBuilder {
+    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+    let fields = [("service_name".to_owned(), text(name)), ("service_namespace".to_owned(), text("eu"))];
+    let labels = Struct { fields: fields.into() };
+    let metadata = Metadata {
+        filter_metadata: [("com.google.csm.telemetry_labels".to_owned(), labels)].into(),
+        ..Metadata::default()
+    };
+    cluster("cart").edit(|cluster| cluster.metadata = Some(metadata))
+}
+
+#[tokio::test]
+async fn c30_attempts_have_the_service_in_the_metadata_of_the_cluster_and_follow_its_changes() {
+    let backend = Backend::start("one").await;
+    let labels = ["csm.service_name", "csm.service_namespace_name"];
+    let it = Metered::start(&[&backend], |it| it.optional_labels(labels)).await;
+    let call_as = async |service: &str| {
+        soon(async {
+            loop {
+                it.mesh.call(ECHO, "hello").await.unwrap();
+                let values = it.values("grpc.client.attempt.duration");
+                if values.keys().any(|name| name.contains(&format!("{service} method="))) {
+                    return;
+                }
+            }
+        })
+        .await;
+    };
+    call_as("csm.service_name=unknown csm.service_namespace_name=unknown").await;
+    for service in ["one", "two"] {
+        it.mesh.server.set(of_service(service));
+        call_as(&format!("csm.service_name={service} csm.service_namespace_name=eu")).await;
     }
 }
 

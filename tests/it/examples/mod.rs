@@ -1,5 +1,6 @@
 //! The examples, run as programs. Those of the command-line tool are tested in its crate, as the tool itself.
 
+mod balance;
 mod filters;
 mod interop_client;
 mod load;
@@ -30,5 +31,15 @@ async fn a_broken_pipe_is_a_good_end() {
     }
 }
 
-const EXAMPLES: [&str; 8] =
-    ["mesh", "soak", "greeter", "filters", "session", "load", "quickstart", "interop_client"];
+const EXAMPLES: [&str; 10] = [
+    "mesh",
+    "soak",
+    "greeter",
+    "filters",
+    "session",
+    "load",
+    "quickstart",
+    "interop_client",
+    "tcp",
+    "udp_relay",
+];

@@ -85,9 +85,9 @@ fn ch4_6_an_attempt_counts_from_its_pick_to_its_end() {
     it.connect(1);
     let running = [it.pick("shop"), it.pick("shop")];
     assert!(running.iter().all(|pick| matches!(pick, Pick::Complete(_))));
-    assert!(matches!(it.pick("shop"), Pick::Drop(_)));
+    assert!(matches!(it.pick("shop"), Pick::Drop(..)));
     it.lose(1);
-    assert!(matches!(it.pick("shop"), Pick::Drop(_)), "a stream counts until it has ended");
+    assert!(matches!(it.pick("shop"), Pick::Drop(..)), "a stream counts until it has ended");
     drop(running);
     assert!(matches!(it.pick("shop"), Pick::Queue));
 }
@@ -103,7 +103,7 @@ fn ch2_20_drops_come_before_the_breaker_and_both_before_the_endpoints() {
     };
     for (per_million, expected) in [(1_000_000, "overload category all"), (0, "circuit breaker")] {
         let mut it = Fixture::new(limited(per_million));
-        let Pick::Drop(reason) = it.pick("shop") else { panic!() };
+        let Pick::Drop(_, reason) = it.pick("shop") else { panic!() };
         assert!(reason.contains(expected), "{reason}");
     }
 }

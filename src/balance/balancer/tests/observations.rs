@@ -55,7 +55,11 @@ impl Fixture {
 }
 
 fn labels(backend_service: &str, locality: Option<&str>) -> PickLabels {
-    PickLabels { backend_service: Some(backend_service.into()), locality: locality.map(Into::into) }
+    PickLabels {
+        backend_service: Some(backend_service.into()),
+        locality: locality.map(Into::into),
+        service: None,
+    }
 }
 
 fn place(region: &str) -> String {

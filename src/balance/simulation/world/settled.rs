@@ -39,7 +39,7 @@ impl World<'_> {
                     assert_eq!(self.unconnected(target), None, "{target}: an endpoint has no connection");
                 }
                 (Pick::Fail(_), None) => {}
-                (Pick::Drop(_), _) => assert_eq!(self.is_wrong_drop(target), None, "{pick:?}"),
+                (Pick::Drop(..), _) => assert_eq!(self.is_wrong_drop(target), None, "{pick:?}"),
                 (pick, expected) => panic!("{target}: {pick:?} instead of {expected:?}"),
             }
         }

@@ -3,6 +3,7 @@
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
 use xdskit::{
+    Target,
     config::{AuthorityBuilder, Server},
     error::{Blame, Code},
 };
@@ -10,6 +11,18 @@ use xdskit::{
 use super::*;
 
 const FEDERATED: &str = "xdstp://mesh.example/envoy.config.listener.v3.Listener/shop";
+
+#[test]
+fn a27_9_targets_are_converted_from_texts_and_uris() {
+    let shop = Target::new("xds://mesh/shop");
+    let uri: http::Uri = "xds://mesh/shop".parse().unwrap();
+    let text = "xds://mesh/shop".to_owned();
+    let (borrowed, owned) = (std::borrow::Cow::from(text.as_str()), std::borrow::Cow::from(text.clone()));
+    let same =
+        [Target::from(&uri), uri.into(), borrowed.into(), owned.into(), (&text).into(), (&shop).into()];
+    assert!(same.iter().all(|target| *target == shop), "{same:?}");
+    assert!("xds:///shop".parse::<http::Uri>().is_err(), "it has no authority");
+}
 
 #[apply(servers)]
 async fn a27_9_a47_1_targets_lead_to_listeners(transport: Transport) {

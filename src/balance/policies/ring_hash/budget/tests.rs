@@ -44,6 +44,7 @@ fn rings(by_locality: bool, cap: u32, priorities: &[&[usize]]) -> LeafConfig {
         security: Security::default(),
         hosts: HostsConfig::default(),
         load: None,
+        service: None,
     }
 }
 
