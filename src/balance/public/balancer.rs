@@ -35,7 +35,8 @@ use crate::{
 /// | | and calls [`handle_timeout`](Self::handle_timeout) at the time of [`poll_timeout`](Self::poll_timeout). |
 ///
 /// A connection takes any number of requests at a time, up to the circuit breaker of its cluster. Where a connection takes one
-/// request at a time, `C` is a pool of connections to the address.
+/// request at a time, `C` is a pool of connections to the address. The balancer, its pickers and attempts have clones of `C` and drop them
+/// once the connection is closed: a handle whose connection ends with its last clone needs nothing else for [`Command::Close`].
 ///
 /// See the [module](crate::balance) for an example.
 pub struct Balancer<C> {
