@@ -104,6 +104,7 @@
 //! | `tls-ring` | yes | the cryptography of ring for TLS, where the application has no other; enables `tls` |
 //! | `tls-aws-lc` | no | the same of aws-lc, which precedes ring; enables `tls` |
 //! | `channel` | no | calls to a target, over HTTP/2 |
+//! | `grpc` | no | channels for the clients of the crate `grpc` 0.9: unstable, and exempt from semantic versioning; enables `channel` |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
 //! | `metrics` | no | metrics, by the API of OpenTelemetry |
@@ -303,6 +304,9 @@ pub use bytes;
 #[cfg(feature = "client")]
 #[doc(no_inline)]
 pub use futures_core;
+#[cfg(feature = "grpc")]
+#[doc(no_inline)]
+pub use grpc;
 #[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
 #[doc(no_inline)]
 pub use http;

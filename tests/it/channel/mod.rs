@@ -8,6 +8,7 @@ mod cases;
 mod changes;
 mod endpoints;
 mod filters;
+mod grpc_clients;
 mod life;
 mod metrics;
 mod notes;
