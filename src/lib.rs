@@ -439,6 +439,11 @@ struct ChannelHttp2;
 struct ChannelFilters;
 
 /// The example of the page, compiled.
+#[cfg(all(doctest, feature = "grpc"))]
+#[doc = include_str!("../docs/channel/clients.md")]
+struct ChannelClients;
+
+/// The example of the page, compiled.
 #[cfg(all(doctest, feature = "channel", feature = "metrics"))]
 #[doc = include_str!("../docs/channel/observability.md")]
 struct ChannelObservability;

@@ -30,5 +30,5 @@ async fn a_broken_pipe_is_a_good_end() {
     }
 }
 
-const EXAMPLES: [&str; 8] =
-    ["mesh", "soak", "greeter", "filters", "session", "load", "quickstart", "interop_client"];
+const EXAMPLES: [&str; 9] =
+    ["mesh", "soak", "greeter", "grpc_greeter", "filters", "session", "load", "quickstart", "interop_client"];
