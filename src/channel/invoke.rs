@@ -58,9 +58,11 @@ impl Invoke for Channel {
         };
         let calls = self.shared.calls.clone();
         let deadline = options.deadline().map(Instant::from_std);
+        // In a box at once: the runtime moves what it is given several times (CH11.5).
+        let call = Box::pin(async move { calls.call_until(request, deadline).await });
         // The spans of the call have the same parent as if the caller polled it.
-        let call = async move { calls.call_until(request, deadline).await }.instrument(Span::current());
-        let receiver = GrpcRecvStream::new(tokio::spawn(call), sender.failure(), limit);
+        let call = tokio::spawn(call.instrument(Span::current()));
+        let receiver = GrpcRecvStream::new(call, sender.failure(), limit);
         (sender, receiver)
     }
 }

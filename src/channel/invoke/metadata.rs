@@ -41,8 +41,12 @@ pub(super) fn request(mut headers: RequestHeaders, body: RequestMessages) -> Res
     Ok(request)
 }
 
-/// The metadata of headers. Binary values that are not Base64 are left out.
+/// The metadata of headers. The content type is none, and binary values that are not Base64 are left out.
 pub(super) fn of_headers(mut headers: HeaderMap) -> MetadataMap {
+    headers.remove(CONTENT_TYPE);
+    if headers.is_empty() {
+        return MetadataMap::new();
+    }
     remove_malformed(&mut headers);
     MetadataMap::try_from(tonic::metadata::MetadataMap::from_headers(headers)).unwrap_or_default()
 }

@@ -1,11 +1,6 @@
 //! The response of a call: headers, messages, trailers.
 
-use std::{
-    fmt,
-    future::{Future, poll_fn},
-    pin::Pin,
-    task::{Context, Poll, ready},
-};
+use std::{fmt, future::poll_fn, pin::Pin};
 
 use grpc::{
     client::{RecvStream, ResponseStreamItem},
@@ -31,7 +26,6 @@ pub struct GrpcRecvStream {
     limit: usize,
 }
 
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation more for each call")]
 enum State {
     /// The response has not begun.
     Calling(CallTask),
@@ -130,7 +124,7 @@ impl RecvStream for GrpcRecvStream {
     /// The future can be dropped at any time: no item is lost.
     async fn recv(&mut self, message: &mut dyn RecvMessage) -> ResponseStreamItem {
         match &mut self.state {
-            State::Calling(call) => match call.await {
+            State::Calling(CallTask(call)) => match call.await {
                 Ok(response) => self.begin(response),
                 Err(error) => self.fail(ended(error)),
             },
@@ -141,14 +135,6 @@ impl RecvStream for GrpcRecvStream {
             }
             State::Closed => ResponseStreamItem::StreamClosed,
         }
-    }
-}
-
-impl Future for CallTask {
-    type Output = Result<Response<ChannelBody>, JoinError>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        Poll::Ready(ready!(Pin::new(&mut self.0).poll(cx)))
     }
 }
 

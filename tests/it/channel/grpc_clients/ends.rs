@@ -157,3 +157,23 @@ async fn ch17_4_the_shutdown_of_the_channel_ends_calls_with_a_status() {
     let (code, message) = end(&mut receiver).await;
     assert_eq!(code, Some(StatusCodeError::Unavailable), "{message}");
 }
+
+#[tokio::test]
+async fn ch17_1_a_call_that_panics_fails_alone() {
+    let server = TestServer::start();
+    let mesh = mesh(&server).await;
+    let panics = channel(&mesh, |builder| {
+        builder.propagate(|_, headers| assert!(!headers.contains_key("x-panic"), "as it should"))
+    });
+    for name in ["x-panic", "x-other"] {
+        let mut metadata = MetadataMap::new();
+        metadata.append(name, "a".parse().unwrap());
+        let headers = RequestHeaders::new().with_method_name(ECHO).with_metadata(metadata);
+        let (mut sender, mut receiver) = soon(panics.invoke(headers, CallOptions::new())).await;
+        let _ = send_last(&mut sender, "hello").await;
+        let (code, message) = end(&mut receiver).await;
+        let expected = (name == "x-panic").then_some(StatusCodeError::Internal);
+        assert_eq!((code, message.contains("panicked")), (expected, expected.is_some()), "{message}");
+    }
+    server.runs(0).await;
+}

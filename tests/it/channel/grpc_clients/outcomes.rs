@@ -1,5 +1,6 @@
 //! Both clients see the same of each shape of call.
 
+use ::tracing::{Instrument, debug_span};
 use grpc::client::DynInvoke;
 use xdskit::pb::{
     envoy::config::route::v3::{RetryPolicy, RouteAction, route::Action, route_action::MaxStreamDuration},
@@ -10,6 +11,7 @@ use super::{
     server::{COLLECT, ECHO, FAIL_AT_ONCE, FAIL_LATE, FLAKY, HOLD, HOLD_OPEN, REPEAT},
     *,
 };
+use crate::tracing::Log;
 
 /// Makes a call by both clients, and returns what both of them see.
 async fn by_both(channel: &Channel, method: &str, messages: &[Bytes]) -> Outcome {
@@ -197,4 +199,21 @@ async fn a_channel_is_an_object_of_the_crate_as_well() {
     assert!(matches!(headers, ResponseStreamItem::Headers(_)), "{headers:?}");
     assert!(matches!(soon(receiver.dyn_recv(&mut message)).await, ResponseStreamItem::Message));
     assert_eq!(message.0.unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn ch17_4_the_span_of_the_caller_is_that_of_its_call() {
+    let (_log, _guard) = Log::start("test=debug");
+    let server = TestServer::start();
+    let mesh = mesh(&server).await;
+    let traced = channel(&mesh, |builder| {
+        builder.propagate(|span, headers| {
+            let name = span.metadata().map_or("none", |metadata| metadata.name());
+            headers.insert("x-span", name.parse().unwrap());
+        })
+    });
+    let sent = messages(&["hello"]);
+    let call = async { by_both(&traced, ECHO, &sent).await };
+    let outcome = call.instrument(debug_span!(target: "test", "handler")).await;
+    assert!(outcome.headers.contains(&("x-span".to_owned(), b"handler".to_vec())), "{outcome:?}");
 }
