@@ -18,6 +18,8 @@ use crate::channel::{ChannelBody, status::GRPC_STATUS};
 ///
 /// The items are those of the trait: headers, messages, trailers; trailers alone for a call without a response. The trailers have the
 /// status. Its details are the value of `grpc-status-details-bin` in their metadata. Dropping the stream before that cancels the call.
+///
+/// It is unstable, as all of the feature `grpc`: that crate is a preview.
 pub struct GrpcRecvStream {
     state: State,
     /// The reason why the request could not be sent, which precedes the status of the cancelled stream.

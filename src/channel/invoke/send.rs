@@ -23,6 +23,8 @@ use super::messages::{Encoded, encode};
 ///
 /// The stream holds one message, and a further [`send`](SendStream::send) waits until that is being sent, which takes a connection and
 /// the window of the peer. Messages are sent without compression. Dropping the stream ends the request, not the call.
+///
+/// It is unstable, as all of the feature `grpc`: that crate is a preview.
 pub struct GrpcSendStream {
     shared: Arc<Shared>,
 }
