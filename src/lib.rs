@@ -107,6 +107,7 @@
 //! | `tls-aws-lc` | no | the same of aws-lc, which precedes ring; enables `tls` |
 //! | `balance` | no | load balancing without a transport; needs neither tokio nor http |
 //! | `channel` | no | calls to a target, over HTTP/2; enables `balance` |
+//! | `grpc` | no | channels for the clients of the crate `grpc` 0.9: unstable, and exempt from semantic versioning; enables `channel` |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
 //! | `channelz` | no | the service channelz on tonic; enables `channel` |
@@ -307,6 +308,9 @@ pub use bytes;
 #[cfg(feature = "client")]
 #[doc(no_inline)]
 pub use futures_core;
+#[cfg(feature = "grpc")]
+#[doc(no_inline)]
+pub use grpc;
 #[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
 #[doc(no_inline)]
 pub use http;
@@ -442,6 +446,11 @@ struct ChannelHttp2;
 #[cfg(all(doctest, feature = "channel"))]
 #[doc = include_str!("../docs/channel/filters.md")]
 struct ChannelFilters;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "grpc"))]
+#[doc = include_str!("../docs/channel/clients.md")]
+struct ChannelClients;
 
 /// The example of the page, compiled.
 #[cfg(all(doctest, feature = "channel", feature = "metrics"))]

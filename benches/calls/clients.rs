@@ -8,6 +8,7 @@ use xdskit::{Channel, config::TlsConfig};
 
 use super::{
     direct::Direct,
+    invoke,
     load::{Call, Load, run},
     mesh::Mesh,
     tls::{NAME, Pki},
@@ -20,6 +21,8 @@ pub(crate) enum Client {
     /// tonic's channel; to more than one server, its channel that balances.
     Tonic(TonicChannel),
     Xdskit(Channel),
+    /// The same channel with a client of the crate `grpc`.
+    Invoke(Channel),
 }
 
 impl Client {
@@ -62,6 +65,7 @@ impl Client {
             Self::Direct(client) => runtime.block_on(run(client, load)),
             Self::Tonic(client) => runtime.block_on(run(client, load)),
             Self::Xdskit(client) => runtime.block_on(run(client, load)),
+            Self::Invoke(client) => runtime.block_on(invoke::run(client, load)),
         }
     }
 }

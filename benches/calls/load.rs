@@ -1,6 +1,7 @@
 //! Unary calls, so many at a time.
 
 use std::{
+    future::Future,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -69,10 +70,13 @@ impl<T> Caller for T where
 
 /// Makes calls, each of as many tasks one after the other as are to be in flight.
 pub(crate) async fn run<T: Caller>(client: &T, load: Load) -> Vec<Call> {
-    let left = Arc::new(AtomicUsize::new(load.calls));
-    let more =
-        move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
-    run_while(client, (load.in_flight, load.size), more).await
+    run_while(client, (load.in_flight, load.size), so_many(load.calls)).await
+}
+
+/// Returns true for so many calls.
+pub(crate) fn so_many(calls: usize) -> impl Fn() -> bool + Clone + Send + 'static {
+    let left = Arc::new(AtomicUsize::new(calls));
+    move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
 }
 
 /// Makes calls of a size, so many at a time, as long as there are to be more.
@@ -81,13 +85,23 @@ pub(crate) async fn run_while<T: Caller>(
     (in_flight, size): (usize, usize),
     more: impl Fn() -> bool + Clone + Send + 'static,
 ) -> Vec<Call> {
+    let client = client.clone();
+    repeat((in_flight, size), more, move |message| call(client.clone(), message)).await
+}
+
+/// Makes calls with a function, as [`run_while`] does.
+pub(crate) async fn repeat<F: Future<Output = Call> + Send>(
+    (in_flight, size): (usize, usize),
+    more: impl Fn() -> bool + Clone + Send + 'static,
+    call: impl Fn(Bytes) -> F + Clone + Send + 'static,
+) -> Vec<Call> {
     let message = Bytes::from(vec![7; size]);
     let caller = || {
-        let (client, message, more) = (client.clone(), message.clone(), more.clone());
+        let (call, message, more) = (call.clone(), message.clone(), more.clone());
         tokio::spawn(async move {
             let mut calls = Vec::new();
             while more() {
-                calls.push(call(client.clone(), message.clone()).await);
+                calls.push(call(message.clone()).await);
             }
             calls
         })

@@ -7,6 +7,7 @@ pub(crate) mod cores;
 pub(crate) mod direct;
 pub(crate) mod echo;
 pub(crate) mod features;
+pub(crate) mod invoke;
 pub(crate) mod load;
 pub(crate) mod mesh;
 pub(crate) mod tls;

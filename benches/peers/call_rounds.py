@@ -24,13 +24,17 @@ from rounds import Process, machine
 ENDPOINTS = 10
 CLIENTS = {
     "xdskit": ["calls", "xdskit"],
+    "xdskit-grpc": ["calls", "xdskit-grpc"],
+    "grpc": ["calls", "grpc"],
     "h2": ["calls", "h2"],
     "tonic": ["calls", "tonic"],
     "tonic-xds": ["calls", "tonic-xds"],
     "grpc-go": ["grpc-go", "calls"],
     "envoy": ["calls", "sidecar"],
 }
-PEERS = "tonic {tonic}, tonic-xds 0.1.0-alpha.4, grpc-go 1.85.0, Envoy {envoy}"
+# The channel of this one is to one endpoint.
+ONE_ENDPOINT = {"grpc"}
+PEERS = "tonic {tonic}, grpc 0.9.0, tonic-xds 0.1.0-alpha.4, grpc-go 1.85.0, Envoy {envoy}"
 PEERS_OF_TLS = "tonic {tonic}, grpc-go 1.85.0"
 # Bytes of a message, calls in flight, calls in a round.
 CASES = [(100, 64, 10_000), (100, 1, 1_000), (65_536, 64, 2_000), (65_536, 1, 500)]
@@ -172,6 +176,8 @@ def rounds(world, clients, quick):
             case = (endpoints, size, in_flight, calls // 10 if quick else calls)
             for number in range(3 if quick else ROUNDS + 1):
                 for client, process in processes.items():
+                    if endpoints == "all" and client in ONE_ENDPOINT:
+                        continue
                     took = measure(world, client, process, case, number)
                     if number > 0:
                         yield took

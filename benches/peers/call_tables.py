@@ -8,8 +8,8 @@ import sys
 
 from tables import machine_lines, three, write
 
-ROWS = ["xdskit", "h2", "tonic", "tonic-xds", "grpc-go", "envoy"]
-NAMES = {"h2": "h2 without a channel", "envoy": "tonic with an Envoy sidecar"}
+ROWS = ["xdskit", "xdskit-grpc", "h2", "tonic", "grpc", "tonic-xds", "grpc-go", "envoy"]
+NAMES = {"xdskit-grpc": "xdskit with a client of grpc", "grpc": "grpc with its own channel", "h2": "h2 without a channel", "envoy": "tonic with an Envoy sidecar"}
 MARKS = re.compile("(?<=<!-- made by benches/peers/call_tables.py: begin -->\n).*?(?=<!-- end -->)", re.DOTALL)
 # What, limit, endpoints, bytes, calls in flight, what is measured, beside whom.
 TARGETS = [
@@ -22,6 +22,11 @@ TARGETS = [
     ("CPU of client and proxy beside an Envoy sidecar, 10 endpoints", 0.40, "all", 100, 64, "cpu", "envoy"),
     ("p50 with one call in flight beside an Envoy sidecar, 10 endpoints", 0.5, "all", 100, 1, "p50", "envoy"),
     ("p50 with one call in flight beside tonic's plain channel", 1.05, "one", 100, 1, "p50", "tonic"),
+]
+# The same, of the client of the crate grpc on our channel.
+TARGETS_OF_GRPC = [
+    ("client of grpc: CPU per call beside tonic's client on the same channel, 1 endpoint", 1.10, "one", 100, 64, "cpu", "xdskit"),
+    ("client of grpc: CPU per call beside grpc's own channel, 1 endpoint", 1.0, "one", 100, 64, "cpu", "grpc"),
 ]
 FIRST_CALL_MS = 2.5
 
@@ -52,8 +57,9 @@ def ratio(of, to):
 
 def targets(runs):
     yield "\n| target | limit | measured | |\n|---|---:|---:|---|"
-    for what, limit, *case, key, other in TARGETS:
-        measured = ratio(values(runs, "xdskit", tuple(case), key), values(runs, other, tuple(case), key))
+    compared = [("xdskit", target) for target in TARGETS] + [("xdskit-grpc", target) for target in TARGETS_OF_GRPC]
+    for client, (what, limit, *case, key, other) in compared:
+        measured = ratio(values(runs, client, tuple(case), key), values(runs, other, tuple(case), key))
         if measured is not None:
             met = "met" if measured <= limit else "**missed**"
             yield f"| {what} | ≤ {limit:.2f} x | {measured:.2f} x | {met} |"

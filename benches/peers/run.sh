@@ -4,7 +4,7 @@
 #   benches/peers/run.sh             all of it, into docs: the raw numbers, the tables and the picture; 45 minutes
 #   benches/peers/run.sh --quick     to see that everything works: some seconds once it is built
 #   benches/peers/run.sh resources   from the configuration to watches: beside gRPC-Go's client and the crate xds-client
-#   benches/peers/run.sh calls       unary calls: beside tonic, tonic-xds, gRPC-Go, and tonic with an Envoy sidecar
+#   benches/peers/run.sh calls       unary calls: beside tonic, the crate grpc, tonic-xds, gRPC-Go, and tonic with an Envoy sidecar
 #   benches/peers/run.sh builds      what a program takes along: builds of the smallest one, beside tonic-xds and tonic; not in "all of it"
 #   benches/peers/run.sh tls         handshakes and calls over mutual TLS: beside gRPC-Go and tonic
 #   benches/peers/run.sh resources --counts 10000 --only xdskit grpc-go     those alone; prints tables

@@ -88,6 +88,14 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets the size of the largest message that clients of the crate `grpc` receive, in bytes; 4 MiB by default. The limit of other
+    /// clients is their own. Unstable, as all that needs the feature `grpc`.
+    #[cfg(feature = "grpc")]
+    pub fn max_receive_message_size(mut self, bytes: usize) -> Self {
+        self.settings.max_receive_message_size = bytes;
+        self
+    }
+
     /// Sets how much memory is used, in bytes, to keep a request, and all requests of the channel, until the response begins; 256 KiB and
     /// 16 MiB by default. It is that of the messages with the bookkeeping for them. What is kept is sent again if the server did not
     /// process it, and for retries. A request of which more was sent fails then, and so does any request with a body if nothing is kept

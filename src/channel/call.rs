@@ -82,6 +82,9 @@ pub(super) struct CallContext {
     max_queued: usize,
     /// Whether connections are shared: their end is not that of the calls of this channel, which has to end them itself.
     shares_connections: bool,
+    /// The largest message that clients of the crate `grpc` receive, in bytes.
+    #[cfg(feature = "grpc")]
+    pub(super) max_receive_message_size: usize,
     /// The memory for requests that may be sent again.
     pub(super) buffer: Arc<RetryBuffer>,
     /// The limits of retries, and the throttle if the channel has one.
@@ -156,6 +159,8 @@ impl CallContext {
             wait_for_ready: settings.wait_for_ready,
             max_queued: settings.max_queued,
             shares_connections: settings.share_connections,
+            #[cfg(feature = "grpc")]
+            max_receive_message_size: settings.max_receive_message_size,
             buffer: RetryBuffer::new(per_call, per_channel),
             retries: settings.retries.clone(),
             channel_id: fastrand::u64(..),
@@ -166,10 +171,19 @@ impl CallContext {
     }
 
     /// Makes a call. Its failures are responses, too (CH2.27).
+    pub(super) fn call(&self, request: Request<Body>) -> impl Future<Output = Response<ChannelBody>> + Send {
+        self.call_until(request, None)
+    }
+
+    /// Makes a call that ends at a deadline, unless its headers have an earlier one.
     ///
     /// The states of calls are moved as they begin, so each of them is small: what is rare has a box of its own, and what is large
     /// is passed by reference (CH11.5).
-    pub(super) async fn call(&self, mut request: Request<Body>) -> Response<ChannelBody> {
+    pub(super) async fn call_until(
+        &self,
+        mut request: Request<Body>,
+        deadline: Option<Instant>,
+    ) -> Response<ChannelBody> {
         let (active, is_idle) = self.active.begin();
         if is_idle {
             // An error means that the channel was shut down.
@@ -191,7 +205,7 @@ impl CallContext {
             telemetry,
         };
         let span = call.telemetry.span();
-        let responded = pin!(call.run(&mut request, active)).instrument(span).await;
+        let responded = pin!(call.run(&mut request, active, deadline)).instrument(span).await;
         // The body of a response ends the records of its call; without a response they end here.
         if let Err(status) = &responded {
             call.telemetry.end(status::core_code(status.code()));
@@ -214,7 +228,11 @@ impl<'a> Call<'a> {
         &mut self,
         request: &mut Request<Body>,
         active: ActiveCall,
+        deadline: Option<Instant>,
     ) -> Result<Response<ChannelBody>, Status> {
+        if let Some(deadline) = deadline {
+            self.limit_until(deadline.min(Instant::now() + headers::LONGEST_TIMEOUT))?;
+        }
         if let Some(timeout) = headers::timeout(request.headers())? {
             self.limit(timeout)?;
         }
@@ -296,8 +314,17 @@ impl<'a> Call<'a> {
     /// The time is over (CH2.16).
     pub(super) fn limit(&mut self, time: Duration) -> Result<(), Status> {
         let begin = *self.begin.get_or_insert_with(Instant::now);
-        self.deadline.limit(begin + time);
-        if time.is_zero() { Err(self.too_late("there is no time for the call")) } else { Ok(()) }
+        self.limit_until(begin + time)
+    }
+
+    /// Limits the time of the call to a deadline.
+    ///
+    /// # Errors
+    /// The time is over (CH2.16).
+    fn limit_until(&mut self, deadline: Instant) -> Result<(), Status> {
+        let begin = *self.begin.get_or_insert_with(Instant::now);
+        self.deadline.limit(deadline);
+        if deadline <= begin { Err(self.too_late("there is no time for the call")) } else { Ok(()) }
     }
 
     /// Selects the cluster, once for the call.

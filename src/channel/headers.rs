@@ -229,7 +229,7 @@ fn uri(authority: Authority, path: PathAndQuery) -> Uri {
 }
 
 /// The longest timeout that a deadline is computed for, so that times do not overflow.
-const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Headers of HTTP/1 connections, which HTTP/2 forbids, and the number of attempts, which the channel sets (CH6.19).
 const REMOVED: [HeaderName; 7] =
     [CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION, PREVIOUS_ATTEMPTS];

@@ -55,6 +55,8 @@ mod connection;
 mod deadline;
 mod error;
 mod headers;
+#[cfg(feature = "grpc")]
+mod invoke;
 mod malformed;
 mod metadata_server;
 mod picker_cell;
@@ -78,6 +80,8 @@ use tokio::{
     time::{Instant, timeout},
 };
 
+#[cfg(feature = "grpc")]
+pub use self::invoke::{GrpcRecvStream, GrpcSendStream};
 #[cfg(feature = "tls")]
 pub use self::security::FallbackCredentials;
 use self::task::Control;

@@ -42,6 +42,9 @@ pub(super) struct Settings {
     /// Made when the channel is built, with its target.
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<ChannelMetrics>,
+    /// The largest message that clients of the crate `grpc` receive, in bytes.
+    #[cfg(feature = "grpc")]
+    pub(super) max_receive_message_size: usize,
     /// Adds the context of traces to the headers of attempts.
     pub(super) propagator: Option<Propagator>,
     /// Records calls and connections; `None` costs nothing.
@@ -68,6 +71,8 @@ impl Settings {
             security: SecuritySettings::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
+            #[cfg(feature = "grpc")]
+            max_receive_message_size: 4 << 20,
             propagator: None,
             observer: None,
         }

@@ -1,5 +1,6 @@
 //! Calls, measured: `calls CLIENT CONTROL_PLANE BACKEND...`, where CLIENT is `xdskit`, `tonic`, `tonic-xds`, or
-//! `h2` for connections without a channel; or
+//! `h2` for connections without a channel; `grpc` for the crate of that name with its own channel, which is to one endpoint alone, and
+//! `xdskit-grpc` for a client of that crate with ours; or
 //! `calls sidecar CONTROL_PLANE LISTENER LISTENER`, tonic with a proxy that has a listener for each of the two targets; or
 //! `calls xdskit-tls|tonic-tls CONTROL_PLANE BACKEND CERTIFICATES`, over TLS with a folder that `certificates` wrote.
 //!
@@ -14,6 +15,8 @@ mod direct;
 #[path = "../../calls/echo.rs"]
 #[allow(dead_code, reason = "this is a client")]
 mod echo;
+#[path = "../../calls/invoke.rs"]
+mod invoke;
 #[path = "../../calls/load.rs"]
 #[allow(dead_code, reason = "benches use more of it")]
 mod load;
@@ -30,6 +33,10 @@ use std::{
 };
 
 use direct::Direct;
+use grpc::{
+    client::{ChannelOptions, Invoke},
+    credentials::LocalChannelCredentials,
+};
 use load::{Call, Caller, Load};
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::{Certificate, Channel as TonicChannel, ClientTlsConfig, Endpoint, Identity};
@@ -54,6 +61,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mesh = Mesh { control_plane, backends: args.collect() };
     match client.as_str() {
         "xdskit" => serve(|_, target| mesh.xdskit(target)),
+        "xdskit-grpc" => serve_with(|_, target| mesh.xdskit(target), by_grpc),
+        "grpc" => serve_with(|_, target| mesh.grpc(target), by_grpc),
         "h2" => serve(|runtime, target| mesh.direct(runtime, target)),
         "tonic" => serve(|_, target| mesh.tonic(target)),
         "tonic-xds" => serve(|_, target| mesh.tonic_xds(target)),
@@ -128,6 +137,15 @@ impl Mesh {
         })
     }
 
+    /// Its own channel connects to the first address of a name alone.
+    fn grpc(&self, target: &str) -> Result<grpc::client::Channel, Box<dyn Error>> {
+        if target != "one" {
+            return Err("the channel of the crate grpc is to one endpoint".into());
+        }
+        let target = format!("dns:///{}", self.backends.first().ok_or("no backend")?);
+        Ok(grpc::client::Channel::new(target, LocalChannelCredentials::new_arc(), ChannelOptions::default()))
+    }
+
     fn sidecar(&self, target: &str) -> Result<TonicChannel, Box<dyn Error>> {
         let [one, all] = &self.endpoints()?[..] else { return Err("two listeners are needed".into()) };
         Ok(if target == "one" { one.connect_lazy() } else { all.connect_lazy() })
@@ -154,6 +172,14 @@ impl Mesh {
 /// Makes calls as the lines of standard input request.
 fn serve<T: Caller>(
     build: impl Fn(&Runtime, &str) -> Result<T, Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    serve_with(build, round)
+}
+
+/// The same with calls that a function makes.
+fn serve_with<T>(
+    build: impl Fn(&Runtime, &str) -> Result<T, Box<dyn Error>>,
+    round: impl Fn(&Runtime, &T, Load) -> Vec<Call>,
 ) -> Result<(), Box<dyn Error>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut clients = HashMap::new();
@@ -189,6 +215,12 @@ fn serve<T: Caller>(
 #[inline(never)]
 fn round<T: Caller>(runtime: &Runtime, client: &T, load: Load) -> Vec<Call> {
     runtime.block_on(load::run(client, load))
+}
+
+/// Calls by the crate `grpc`.
+#[inline(never)]
+fn by_grpc<T: Invoke + Clone + Send + 'static>(runtime: &Runtime, channel: &T, load: Load) -> Vec<Call> {
+    runtime.block_on(invoke::run(channel, load))
 }
 
 fn report(calls: &[Call], wall: Duration, cpu: Duration) {

@@ -9,6 +9,7 @@ mod changes;
 mod channelz;
 mod endpoints;
 mod filters;
+mod grpc_clients;
 mod life;
 mod metrics;
 mod notes;

@@ -31,10 +31,11 @@ async fn a_broken_pipe_is_a_good_end() {
     }
 }
 
-const EXAMPLES: [&str; 10] = [
+const EXAMPLES: [&str; 11] = [
     "mesh",
     "soak",
     "greeter",
+    "grpc_greeter",
     "filters",
     "session",
     "load",
