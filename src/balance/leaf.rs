@@ -440,24 +440,6 @@ impl<H: Clone> Leaf<H> {
         PickLabels { backend_service: Some(cluster.name.clone()), locality, service: None }
     }
 
-    #[cfg(any(test, feature = "channel"))]
-    pub(super) fn status(&self, now: Instant) -> super::status::LeafStatus
-    where
-        H: super::status::ConnectionFacts,
-    {
-        let ListedEndpoints { cluster, endpoints, priorities, .. } = &self.listed;
-        let reader = status::StatusReader { cluster, endpoints, priorities, outliers: &self.outliers, now };
-        super::status::LeafStatus {
-            name: cluster.name.clone(),
-            state: self.connectivity(),
-            policy: cluster.policy().name(),
-            requests: cluster.breaker.running(),
-            max_requests: cluster.config.max_requests,
-            priorities: reader.priorities(),
-            unused: Vec::new(),
-        }
-    }
-
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn ejections(&self) -> Ejections {
         Ejections::of(&self.outliers, &self.listed.endpoints)

@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use super::{cluster::Cluster, endpoints::EndpointTable, priorities::Priorities};
+use super::{
+    Leaf, cluster::Cluster, endpoints::EndpointTable, listed::ListedEndpoints, priorities::Priorities,
+};
 use crate::balance::{
     cluster_endpoint::ClusterEndpoint,
     connectivity::Connectivity,
@@ -11,23 +13,40 @@ use crate::balance::{
     locality_config::{EndpointConfig, LocalityConfig},
     outlier::Outliers,
     status::{
-        ConnectionFacts, ConnectionSecurity, ConnectionStatus, EndpointStatus, LocalityStatus,
+        ConnectionFacts, ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus,
         PriorityStatus, TransportFacts,
     },
 };
 
+impl<H: Clone + ConnectionFacts> Leaf<H> {
+    /// The cluster with its endpoints, at a time.
+    pub(in crate::balance) fn status(&self, now: Instant) -> LeafStatus {
+        let ListedEndpoints { cluster, endpoints, priorities, .. } = &self.listed;
+        let reader = StatusReader { cluster, endpoints, priorities, outliers: &self.outliers, now };
+        LeafStatus {
+            name: cluster.name.clone(),
+            state: self.connectivity(),
+            policy: cluster.policy().name(),
+            requests: cluster.breaker.running(),
+            max_requests: cluster.config.max_requests,
+            priorities: reader.priorities(),
+            unused: Vec::new(),
+        }
+    }
+}
+
 /// The parts of a cluster that its status is made of.
-pub(super) struct StatusReader<'a, H> {
-    pub(super) cluster: &'a Cluster,
-    pub(super) endpoints: &'a EndpointTable<H>,
-    pub(super) priorities: &'a Priorities<H>,
-    pub(super) outliers: &'a Outliers,
-    pub(super) now: Instant,
+struct StatusReader<'a, H> {
+    cluster: &'a Cluster,
+    endpoints: &'a EndpointTable<H>,
+    priorities: &'a Priorities<H>,
+    outliers: &'a Outliers,
+    now: Instant,
 }
 
 impl<H: Clone + ConnectionFacts> StatusReader<'_, H> {
     /// The priorities of the configuration, also those that were not created.
-    pub(super) fn priorities(&self) -> Vec<PriorityStatus> {
+    fn priorities(&self) -> Vec<PriorityStatus> {
         let priorities = self.cluster.config.priorities.iter().enumerate();
         priorities.map(|(priority, localities)| self.priority(priority, localities)).collect()
     }
