@@ -29,7 +29,7 @@ use crate::metrics::Recorder;
 use crate::{
     base::ByWatch,
     capacity::Shrink,
-    engine::{Engine, Input, Output},
+    engine::{Engine, Input, Output, ResolutionChange},
     escape::Escaped,
     protocol::{StreamCommand, StreamEvent, StreamId},
     transport::{Connection, ConnectionEvents, Transports},
@@ -210,12 +210,14 @@ impl Driver {
                 self.engine.resolve(watch_id, &target, now());
             }
             Command::SubscribeCluster { watch_id, name } => {
-                self.engine.subscribe_cluster(watch_id, &name, now())
+                self.engine.change_resolution(watch_id, ResolutionChange::Subscribe(&name), now())
             }
             Command::UnsubscribeCluster { watch_id, name } => {
-                self.engine.unsubscribe_cluster(watch_id, &name, now())
+                self.engine.change_resolution(watch_id, ResolutionChange::Unsubscribe(&name), now())
             }
-            Command::RequestReresolution { watch_id } => self.engine.request_reresolution(watch_id, now()),
+            Command::RequestReresolution { watch_id } => {
+                self.engine.change_resolution(watch_id, ResolutionChange::LookUpAgain, now())
+            }
             // The report follows in `carry_out`.
             Command::ReportUnapplied { watch_id, reports } => self.unapplied.add(watch_id, reports),
             Command::Unwatch { watch_id } => {
