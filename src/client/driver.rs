@@ -209,6 +209,17 @@ impl Driver {
                 self.watches.insert(watch_id, publish);
                 self.engine.resolve(watch_id, &target, now());
             }
+            Command::Batches { watch_id, selected, publish } => {
+                self.watches.insert(watch_id, publish);
+                self.engine.subscribe_batches(watch_id, selected, now());
+            }
+            Command::AnswerBatch { watch_id, answer, reply } => {
+                let outcome = self.engine.answer_batch(watch_id, answer, now());
+                if let Some(reply) = reply {
+                    // Mostly nobody waits for it.
+                    let _ = reply.send(outcome);
+                }
+            }
             Command::SubscribeCluster { watch_id, name } => {
                 self.engine.change_resolution(watch_id, ResolutionChange::Subscribe(&name), now())
             }
@@ -370,8 +381,11 @@ impl Drop for Driver {
         let received = std::mem::take(&mut self.batch).into_iter();
         for command in received.chain(std::iter::from_fn(|| self.commands.try_recv().ok())) {
             match command {
-                Command::Watch { publish, .. } | Command::Resolve { publish, .. } => watches.push(publish),
+                Command::Watch { publish, .. }
+                | Command::Resolve { publish, .. }
+                | Command::Batches { publish, .. } => watches.push(publish),
                 Command::Unwatch { .. }
+                | Command::AnswerBatch { .. }
                 | Command::SubscribeCluster { .. }
                 | Command::UnsubscribeCluster { .. }
                 | Command::RequestReresolution { .. }
