@@ -7,6 +7,7 @@ mod load;
 mod process;
 mod quickstart;
 mod server;
+mod store;
 
 use process::Process;
 use server::Server;
