@@ -372,6 +372,11 @@ struct Testing;
 #[doc = include_str!("../docs/RESOURCE_TYPES.md")]
 struct ResourceTypes;
 
+/// The example of the document, compiled and run.
+#[cfg(all(doctest, feature = "client", feature = "test-util"))]
+#[doc = include_str!("../docs/BATCHES.md")]
+struct BatchesOfStores;
+
 /// The examples of the guide, compiled.
 #[cfg(all(doctest, feature = "channel", feature = "tls", feature = "test-util"))]
 #[doc = include_str!("../docs/guides/own-server.md")]

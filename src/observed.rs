@@ -105,6 +105,22 @@ impl ErasedObserved {
     }
 }
 
+/// [`erase`] of one type.
+pub(crate) type Erase = fn(&Erased) -> Option<ErasedObserved>;
+
+/// Removes the type of a published state again; `None` for [`Observed::Pending`], or a value of another kind.
+pub(crate) fn erase<T: Send + Sync + 'static>(observed: &Erased) -> Option<ErasedObserved> {
+    match observed.downcast_ref::<Observed<T>>()? {
+        Observed::Pending => None,
+        Observed::Absent { reason } => Some(ErasedObserved::Absent { reason: reason.clone() }),
+        Observed::Present { resource, version, warning } => Some(ErasedObserved::Present {
+            resource: resource.clone(),
+            version: version.clone(),
+            warning: warning.clone(),
+        }),
+    }
+}
+
 /// The state of a wildcard or collection: its members by name, with their type erased.
 ///
 /// Successive states share the nodes of the map, so that a state of 10,000 members with one change costs that change, and a

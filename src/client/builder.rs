@@ -1,13 +1,6 @@
 //! The builder of clients.
 
-use std::{
-    collections::hash_map::RandomState,
-    future::Future,
-    hash::{BuildHasher, Hasher},
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{future::Future, path::Path, sync::Arc, time::Duration};
 
 use tokio::{
     runtime::Handle,
@@ -19,7 +12,8 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 #[cfg(feature = "tls")]
 use super::crypto;
 use super::{
-    BuildError, Client,
+    BatchLimits, BuildError, Client,
+    clock::random_seed,
     dns::{Dns, Lookups, SystemDns},
     driver::Driver,
     identity::Identity,
@@ -217,6 +211,13 @@ impl ClientBuilder {
     /// [`transport`](Self::transport).
     pub fn max_message_size(mut self, bytes: usize) -> Self {
         self.grpc = self.grpc.with_max_message_size(bytes);
+        self
+    }
+
+    /// Sets the limits of responses that wait for the consumers of [`Client::batches`].
+    pub fn batch_limits(mut self, limits: BatchLimits) -> Self {
+        self.settings.batch_timeout = limits.timeout;
+        self.settings.protocol.max_waiting_bytes = limits.waiting_bytes;
         self
     }
 
@@ -490,9 +491,4 @@ impl ClientBuilder {
         let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
         Ok((Registry::new(commands, identity, bootstrap, role, loads), driver.run()))
     }
-}
-
-/// The standard library seeds its hash maps from the system's random source.
-fn random_seed() -> u64 {
-    RandomState::new().build_hasher().finish()
 }

@@ -11,7 +11,7 @@ use super::slot::Wakers;
 use crate::{
     base::WatchId,
     config::Target,
-    engine::{Selection, Status},
+    engine::{BatchAnswer, BatchOutcome, SelectedBatches, Selection, Status},
     lrs::LoadStreamReport,
     resource::{Erased, ResourceType},
 };
@@ -29,6 +29,18 @@ pub(super) enum Command {
         watch_id: WatchId,
         target: Target,
         publish: Weak<dyn Publish>,
+    },
+    /// Begins a consumer of batches.
+    Batches {
+        watch_id: WatchId,
+        selected: SelectedBatches,
+        publish: Weak<dyn Publish>,
+    },
+    /// Answers a batch.
+    AnswerBatch {
+        watch_id: WatchId,
+        answer: BatchAnswer,
+        reply: Option<oneshot::Sender<BatchOutcome>>,
     },
     /// Ends a watch of any kind.
     Unwatch {

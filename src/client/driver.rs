@@ -29,7 +29,7 @@ use crate::metrics::Recorder;
 use crate::{
     base::ByWatch,
     capacity::Shrink,
-    engine::{Engine, Input, Output},
+    engine::{Engine, Input, Output, ResolutionChange},
     escape::Escaped,
     protocol::{StreamCommand, StreamEvent, StreamId},
     transport::{Connection, ConnectionEvents, Transports},
@@ -209,13 +209,26 @@ impl Driver {
                 self.watches.insert(watch_id, publish);
                 self.engine.resolve(watch_id, &target, now());
             }
+            Command::Batches { watch_id, selected, publish } => {
+                self.watches.insert(watch_id, publish);
+                self.engine.subscribe_batches(watch_id, selected, now());
+            }
+            Command::AnswerBatch { watch_id, answer, reply } => {
+                let outcome = self.engine.answer_batch(watch_id, answer, now());
+                if let Some(reply) = reply {
+                    // Mostly nobody waits for it.
+                    let _ = reply.send(outcome);
+                }
+            }
             Command::SubscribeCluster { watch_id, name } => {
-                self.engine.subscribe_cluster(watch_id, &name, now())
+                self.engine.change_resolution(watch_id, ResolutionChange::Subscribe(&name), now())
             }
             Command::UnsubscribeCluster { watch_id, name } => {
-                self.engine.unsubscribe_cluster(watch_id, &name, now())
+                self.engine.change_resolution(watch_id, ResolutionChange::Unsubscribe(&name), now())
             }
-            Command::RequestReresolution { watch_id } => self.engine.request_reresolution(watch_id, now()),
+            Command::RequestReresolution { watch_id } => {
+                self.engine.change_resolution(watch_id, ResolutionChange::LookUpAgain, now())
+            }
             // The report follows in `carry_out`.
             Command::ReportUnapplied { watch_id, reports } => self.unapplied.add(watch_id, reports),
             Command::Unwatch { watch_id } => {
@@ -368,8 +381,11 @@ impl Drop for Driver {
         let received = std::mem::take(&mut self.batch).into_iter();
         for command in received.chain(std::iter::from_fn(|| self.commands.try_recv().ok())) {
             match command {
-                Command::Watch { publish, .. } | Command::Resolve { publish, .. } => watches.push(publish),
+                Command::Watch { publish, .. }
+                | Command::Resolve { publish, .. }
+                | Command::Batches { publish, .. } => watches.push(publish),
                 Command::Unwatch { .. }
+                | Command::AnswerBatch { .. }
                 | Command::SubscribeCluster { .. }
                 | Command::UnsubscribeCluster { .. }
                 | Command::RequestReresolution { .. }

@@ -11,6 +11,7 @@
 //! resources; a [`Resolution`] provides the whole tree of a target. [`Client::status`] reports the state of all resources and
 //! servers to an operator.
 
+mod batches;
 mod build_error;
 mod builder;
 mod clock;
@@ -44,6 +45,7 @@ use tokio::runtime::Handle;
 use tracing::warn;
 
 pub use self::{
+    batches::{Added, Batch, BatchAnswered, BatchLimits, Batches},
     build_error::BuildError,
     builder::ClientBuilder,
     cluster_subscription::ClusterSubscription,
@@ -57,7 +59,10 @@ pub use self::{
     watch::Watch,
 };
 pub use crate::{
-    cache::ResourceState, engine::OnDeletion, protocol::ConnectionState, resolve::Addresses,
+    cache::ResourceState,
+    engine::{BatchOutcome, OnDeletion},
+    protocol::ConnectionState,
+    resolve::Addresses,
     resource::Validation,
 };
 
@@ -140,6 +145,16 @@ impl Client {
     /// ```
     pub fn watch_all<T: Resource>(&self, names: impl Into<ResourceSelector>) -> WatchAll<T> {
         WatchAll::new(self.registry_of::<T>().resources(names.into().into()), self.share.clone())
+    }
+
+    /// The changes of resources in batches, for a program with a store of its own: the answer to each response waits until the program
+    /// has accepted it, or rejected some of its resources; see [`Batches`].
+    ///
+    /// It subscribes to all resources, to the members of a collection or to one resource by its name, and returns at once. The first batch has what the client holds already. A
+    /// response waits for all consumers that it concerns, up to a [limit](ClientBuilder::batch_limits); nothing else waits for it.
+    pub fn batches<T: Resource>(&self, names: impl Into<ResourceSelector>) -> Batches<T> {
+        let names = resource_selector::some(names.into());
+        Batches::new(self.registry_of::<T>().batches(names), self.share.clone())
     }
 
     /// Watches a resource of a type that is known at run time, as one of `T`.

@@ -20,9 +20,10 @@ use crate::{
     base::WatchId,
     capacity::Shrink,
     config::{Bootstrap, Target},
-    engine::{SelectedName, Selection},
+    engine::{SelectedBatches, SelectedName, Selection},
     error::{Blame, Code, Subject, WatchError},
     lrs::Loads,
+    observed::erase,
     resolve::Resolved,
     resource::{Erased, Listener, Resource, ResourceType, Validation},
 };
@@ -178,14 +179,8 @@ impl Registry {
     ) -> Arc<SharedWatch<V>> {
         let mut state = self.lock();
         let id = state.next_id();
-        if self.role.validation() != V::Resource::VALIDATION && !self.has_ended() {
-            drop(state);
-            let reason = "the client observes: watch Inspected resources, or build it with Validation::Grpc";
-            return self.refused(id, ty.type_url(), names, reason.to_owned());
-        }
         let watches = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
-        if watches.rust != TypeId::of::<V::Resource>() {
-            let reason = format!("its type URL is watched as {} by this client already", watches.rust_name);
+        if let Some(reason) = self.refusal::<V>(watches) {
             drop(state);
             return self.refused(id, ty.type_url(), names, reason);
         }
@@ -198,6 +193,37 @@ impl Registry {
         watches.insert(&names, Entry { id, watch: publish.clone() });
         self.begin(&watch, Command::Watch { watch_id: id, ty, names, publish });
         watch
+    }
+
+    /// A new consumer of batches. Unlike watches, those of equal names share nothing.
+    pub(super) fn batches<V: ResourceValue>(
+        self: &Arc<Self>,
+        names: WatchedNames<'_>,
+    ) -> Arc<SharedWatch<V>> {
+        let ty = ResourceType::of::<V::Resource>();
+        let mut state = self.lock();
+        let id = state.next_id();
+        let watches = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
+        if let Some(reason) = self.refusal::<V>(watches) {
+            drop(state);
+            return self.refused(id, ty.type_url(), names, reason);
+        }
+        let names = names.into_owned();
+        let watch = self.new_watch(id, About::Resources(ty.type_url(), names.clone()));
+        let publish = Arc::downgrade(&watch);
+        let selected = SelectedBatches { ty, names, erase: erase::<V::Resource> };
+        self.begin(&watch, Command::Batches { watch_id: id, selected, publish });
+        watch
+    }
+
+    /// Why a watch of a type is refused, if it is.
+    fn refusal<V: ResourceValue>(&self, watches: &Type) -> Option<String> {
+        if self.role.validation() != V::Resource::VALIDATION && !self.has_ended() {
+            let reason = "the client observes: watch Inspected resources, or build it with Validation::Grpc";
+            return Some(reason.to_owned());
+        }
+        let is_other = watches.rust != TypeId::of::<V::Resource>();
+        is_other.then(|| format!("its type URL is watched as {} by this client already", watches.rust_name))
     }
 
     /// The watch of a target's resolution: an existing one, or a new one.
@@ -404,6 +430,14 @@ fn remove_if<K: Eq + Hash>(watches: &mut HashMap<K, Entry>, key: &K, id: WatchId
 impl<V: WatchValue> SharedWatch<V> {
     pub(super) fn slot(&self) -> &Slot<V> {
         &self.slot
+    }
+
+    pub(super) fn registry(&self) -> &Arc<Registry> {
+        &self.registry
+    }
+
+    pub(super) fn id(&self) -> WatchId {
+        self.id
     }
 
     pub(super) fn shared(&self) -> &V::Shared {

@@ -78,6 +78,23 @@ impl WatchName for ResourceName {}
 
 impl WatchName for &ResourceName {}
 
+/// The selection of a consumer of batches: the name of a resource selects that alone.
+pub(super) fn some(names: ResourceSelector) -> WatchedNames<'static> {
+    let one = match &names {
+        ResourceSelector::All => None,
+        ResourceSelector::Collection(text) => ResourceName::parse(text)
+            .is_ok_and(|name| !name.is_collection())
+            .then(|| SelectedName::Text(text.as_str().into())),
+        ResourceSelector::Exactly(name) => {
+            (!name.is_collection()).then(|| SelectedName::Name(Box::new(name.clone())))
+        }
+    };
+    match one {
+        Some(one) => WatchedNames::Other(engine::Selection::One(one)),
+        None => names.into(),
+    }
+}
+
 /// The selection of one resource by its name.
 ///
 /// Text is borrowed: a watch that exists already is joined without an allocation.

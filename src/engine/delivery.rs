@@ -58,6 +58,8 @@ pub(super) enum WatchTarget {
     Alternative,
     /// A collection with an alternative.
     CollectionAlternative,
+    /// The batches of a consumer.
+    Batches,
     /// A name without a configured source, and the reason, which was published.
     Refused(WatchError),
 }

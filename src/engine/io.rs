@@ -30,8 +30,8 @@ pub(crate) enum Input {
 pub(crate) enum Output {
     /// A command for a stream.
     Transport(StreamCommand),
-    /// Publish the state of a watch: an `Observed<T>`, the `ErasedMembers` of a wildcard, or the value that a target
-    /// has [`Resolved`](crate::resolve::Resolved) to.
+    /// Publish the state of a watch: an `Observed<T>`, the `ErasedMembers` of a wildcard, the value that a target
+    /// has [`Resolved`](crate::resolve::Resolved) to, or the next `ErasedBatch` of a consumer.
     Notify { watch_id: WatchId, observed: Erased },
     /// Look up the addresses of a host, and report them once.
     Lookup { lookup: LookupId, host: Arc<str> },
@@ -44,6 +44,8 @@ pub(crate) enum Timer {
     Work,
     /// A timer of a server.
     Server(protocol::Timer),
+    /// A response has waited for its consumers for long enough.
+    Batch,
     /// A resource expires that was not confirmed.
     Expiry,
     /// A host is looked up again, or its lookup is cancelled.

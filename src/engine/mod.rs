@@ -8,15 +8,9 @@
 //!
 //! The engine consists of components, and keeps nothing but the contract and the routes between them. A component has private
 //! fields, takes at most two others as arguments, and records the consequences of a call as an [`Effect`] or an order.
-//!
-//! ```text
-//!   response ─▶ ingest ──▶ store ──▶ collections ──▶ delivery ──▶ watches of applications
-//!                 │        ▲  entries, members,  redirects, lists       │
-//!                 ▼        │  effects                                   ▼
-//!              authorities ┘                                       resolutions ──▶ snapshots
-//! ```
 
 mod authorities;
+pub(crate) mod batches;
 mod collections;
 mod counts;
 mod delivery;
@@ -47,9 +41,9 @@ pub(crate) use self::observability::Metric;
 pub(crate) use self::observability::Status;
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::observability::{ResourceReport, ServerReport};
-pub use self::settings::OnDeletion;
 use self::{
     authorities::{Authorities, RequestedName},
+    batches::Batches,
     collections::{Indirections, WatchOrder, list_type},
     delivery::{Delivery, WatchTarget},
     ingest::Ingest,
@@ -59,18 +53,20 @@ use self::{
     store::{Change, CollectionKey, Effect, Store, Which},
 };
 pub(crate) use self::{
+    batches::BatchAnswer,
     io::{Input, Output, Timer},
-    selection::{SelectedName, Selection},
+    resolutions::ResolutionChange,
+    selection::{SelectedBatches, SelectedName, Selection},
     settings::Settings,
 };
+pub use self::{batches::BatchOutcome, settings::OnDeletion};
 use crate::{
     base::WatchId,
     config::{Bootstrap, Server, Target},
-    error::{Blame, Code, Subject, WatchError},
+    error::{Blame, WatchError},
     escape::Escaped,
     protocol::{EntryId, StreamEvent, TypeAtServer, TypeId, TypeInGroup},
-    resolve::About,
-    resource::{Listener, Resource, ResourceType, VirtualHost},
+    resource::ResourceType,
 };
 
 /// The whole client without I/O. See the [module's](self) documentation for how to drive it.
@@ -82,6 +78,7 @@ pub(crate) struct Engine {
     ingest: Ingest,
     indirections: Indirections,
     delivery: Delivery,
+    batches: Batches,
     resolutions: Resolutions,
     load_sources: LoadSources,
 }
@@ -96,6 +93,7 @@ impl Engine {
             ingest: Ingest::new(bootstrap.clone(), settings.clone()),
             indirections: Indirections::default(),
             delivery: Delivery::default(),
+            batches: Batches::new(settings.batch_timeout),
             resolutions: Resolutions::new(&settings, seed),
             load_sources: LoadSources::new(&settings),
             bootstrap,
@@ -108,6 +106,22 @@ impl Engine {
         self.proceed(now);
     }
 
+    /// Begins a watch whose application decides on each response, by [`answer_batch`](Self::answer_batch).
+    pub(crate) fn subscribe_batches(&mut self, watch_id: WatchId, selected: SelectedBatches, now: Instant) {
+        let ty = self.store.type_id(selected.ty);
+        let source = self.batches.begin(&mut self.delivery, watch_id, ty, &selected);
+        self.ingest.set_reviewed(ty, true);
+        self.begin(source, selected.ty, selected.names, now);
+        self.proceed(now);
+    }
+
+    /// The answer to a batch.
+    pub(crate) fn answer_batch(&mut self, id: WatchId, answer: BatchAnswer, now: Instant) -> BatchOutcome {
+        let outcome = self.batches.answer(id, answer);
+        self.proceed(now);
+        outcome
+    }
+
     /// Ends a watch. Names without a watch are unsubscribed.
     pub(crate) fn unsubscribe(&mut self, watch_id: WatchId, now: Instant) {
         self.end(watch_id, now);
@@ -117,45 +131,23 @@ impl Engine {
     /// Begins a resolution. It ends as a watch does, by [`unsubscribe`](Self::unsubscribe).
     pub(crate) fn resolve(&mut self, watch_id: WatchId, target: &Target, now: Instant) {
         debug!(%watch_id, target = target.as_str(), "resolution started");
-        match self.bootstrap.read_target(target.as_str()) {
-            Ok((listener, service)) => {
-                let about = About {
-                    target: target.as_str().into(),
-                    authority: target.authority().unwrap_or(&service).into(),
-                    headers: target.headers().clone(),
-                    listener: listener.spelling().into(),
-                    node_id: self.store.node_id().clone(),
-                    loads: self.load_sources.loads().clone(),
-                };
+        let target = match resolutions::about(&self.bootstrap, self.load_sources.loads(), target) {
+            Ok(about) => {
                 self.resolutions.begin(watch_id, about);
-                self.delivery.insert(watch_id, WatchTarget::Resolution);
+                WatchTarget::Resolution
             }
             Err(error) => {
-                let node = self.store.node_id().clone();
-                let about = Subject { type_url: Listener::TYPE_URL, name: target.as_str().into(), node };
-                let error = WatchError::new(Code::InvalidArgument, Blame::Local, about, error.to_string());
                 self.delivery.deliver(watch_id, Arc::new(crate::resolve::Resolved::Err(error.clone())));
-                self.delivery.insert(watch_id, WatchTarget::Refused(error));
+                WatchTarget::Refused(error)
             }
-        }
+        };
+        self.delivery.insert(watch_id, target);
         self.proceed(now);
     }
 
-    /// The first subscription to a cluster within a resolution: it stays in the snapshots with or without routes (A74-6).
-    pub(crate) fn subscribe_cluster(&mut self, watch_id: WatchId, name: &str, now: Instant) {
-        self.resolutions.set_subscribed(watch_id, name, true);
-        self.proceed(now);
-    }
-
-    /// The end of the last subscription to a cluster within a resolution.
-    pub(crate) fn unsubscribe_cluster(&mut self, watch_id: WatchId, name: &str, now: Instant) {
-        self.resolutions.set_subscribed(watch_id, name, false);
-        self.proceed(now);
-    }
-
-    /// Looks the addresses of a resolution's logical DNS clusters up again (A74-7).
-    pub(crate) fn request_reresolution(&mut self, watch_id: WatchId, now: Instant) {
-        self.resolutions.request_reresolution(watch_id, now);
+    /// Changes a resolution.
+    pub(crate) fn change_resolution(&mut self, id: WatchId, change: ResolutionChange<'_>, now: Instant) {
+        self.resolutions.change(id, change, now);
         self.proceed(now);
     }
 
@@ -178,12 +170,14 @@ impl Engine {
         {
             self.work(now);
         }
+        self.batches.on_overfull(self.authorities.take_overfull(stream.server));
     }
 
     /// Works on the oldest response for a while. What is logged of its effects is found in its span.
     fn work(&mut self, now: Instant) {
         if let Some(span) = self.ingest.work(&mut self.authorities, &mut self.store, now) {
             let _within = span.entered();
+            self.batches.propose(&self.delivery, self.ingest.take_proposal(), now);
             self.route_effects(now);
         }
     }
@@ -194,11 +188,11 @@ impl Engine {
         self.work(now);
         // A response that is in progress may contain what a timer would take for missing.
         let ingest = &self.ingest;
-        let is_busy = |server| ingest.has_response_of(server);
-        self.authorities.handle_timeout(&mut self.store, is_busy, now);
-        if self.ingest.is_empty() {
-            self.authorities.expire(&mut self.store, now);
+        self.authorities.handle_timeout(&mut self.store, |server| ingest.has_response_of(server), now);
+        if ingest.is_empty() {
+            self.authorities.expire(&mut self.store, |ty| ingest.is_held(ty), now);
         }
+        self.batches.handle_timeout(now);
         self.resolutions.handle_timeout(now);
         self.proceed(now);
     }
@@ -218,7 +212,8 @@ impl Engine {
         let expiry = expiry.map(|at| (at, Timer::Expiry));
         let lookup = self.resolutions.next_lookup().map(|at| (at, Timer::Lookup));
         let grace = self.resolutions.next_timeout().map(|at| (at, Timer::Grace));
-        [work, server, expiry, lookup, grace].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let batch = self.batches.next_timeout().map(|at| (at, Timer::Batch));
+        [work, server, expiry, lookup, grace, batch].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// The loads of clusters, for those who count and report them.
@@ -260,7 +255,9 @@ impl Engine {
             self.resolutions.drive_lookups(&mut self.delivery);
             if let Some((watch_id, observed)) = self.delivery.pop_inbox() {
                 let Self { store, delivery, indirections, .. } = self;
-                if !indirections.on_observed(store, delivery, watch_id, &observed) {
+                if !self.batches.on_observed(watch_id, &observed)
+                    && !indirections.on_observed(store, delivery, watch_id, &observed)
+                {
                     self.resolutions.on_observed(watch_id, &observed);
                 }
             } else if self.indirections.follow_redirect(&mut self.store, &mut self.delivery) {
@@ -274,8 +271,9 @@ impl Engine {
                 break;
             }
         }
-        let ingest = &self.ingest;
-        for server in self.authorities.sweep(&mut self.store, |server| ingest.is_busy_with(server)) {
+        self.batches.drive(&mut self.delivery, |ty| self.ingest.is_busy_with_type(ty));
+        self.ingest.resume(self.batches.take_decided(), now);
+        for server in self.authorities.sweep(&mut self.store, |server| self.ingest.is_busy_with(server)) {
             self.ingest.updates().forget(server);
         }
         self.load_sources.refresh(&mut self.store, &self.authorities);
@@ -322,9 +320,6 @@ impl Engine {
                 self.delivery.deliver(watch_id, Arc::new(resolved))
             }
             Some(ResolutionOrder::Subscribe { watch_id, ty, names }) => self.begin(watch_id, ty, names, now),
-            Some(ResolutionOrder::SubscribeOnDemand { watch_id, name }) => {
-                self.begin(watch_id, ResourceType::of::<VirtualHost>(), Selection::One(name.into()), now);
-            }
             Some(ResolutionOrder::Unsubscribe(watch_id)) => self.end(watch_id, now),
             None => {}
         }
@@ -466,6 +461,12 @@ impl Engine {
             Some(WatchTarget::List(key)) => {
                 if self.store.members.unwatch_list(&key, watch_id) {
                     self.indirections.end_list(&key);
+                }
+            }
+            Some(WatchTarget::Batches) => {
+                if let Some((source, ty)) = self.batches.end(watch_id) {
+                    self.ingest.set_reviewed(ty, self.batches.has_consumers(ty));
+                    self.end(source, now);
                 }
             }
             Some(WatchTarget::Resolution) => {

@@ -27,8 +27,11 @@ use super::{
 };
 use crate::{
     base::WatchId,
+    config::{Bootstrap, Target},
     engine::{Output, Settings},
+    error::{Blame, Code, Subject, WatchError},
     invariant,
+    lrs::Loads,
     observed::Observed,
     resolve::{
         About, Addresses, DnsResolver, Endpoints, HostOrder, LookupId, Order, Resolved, Resolver, Seen,
@@ -36,7 +39,7 @@ use crate::{
     },
     resource::{
         Cluster, ClusterLoadAssignment, Endpoint, Erased, ExtensionConfig, Listener, Resource, ResourceType,
-        RouteConfiguration, ScopedRouteConfiguration, config_source::ResourceConfigSource,
+        RouteConfiguration, ScopedRouteConfiguration, VirtualHost, config_source::ResourceConfigSource,
     },
 };
 
@@ -70,17 +73,45 @@ struct Resolution {
     watches: BTreeMap<WatchKey, WatchId>,
 }
 
+/// What an application changes about a resolution.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ResolutionChange<'a> {
+    /// The first subscription to a cluster within it: it stays in the snapshots with or without routes (A74-6).
+    Subscribe(&'a str),
+    /// The end of the last subscription to a cluster within it.
+    Unsubscribe(&'a str),
+    /// The addresses of its logical DNS clusters are looked up again (A74-7).
+    LookUpAgain,
+}
+
 /// A command of a resolution to the engine.
 #[derive(Debug)]
 pub(super) enum ResolutionOrder {
     /// Watch a resource, or a collection.
     Subscribe { watch_id: WatchId, ty: ResourceType, names: Selection },
-    /// Watch a virtual host, which some servers provide on demand.
-    SubscribeOnDemand { watch_id: WatchId, name: Arc<str> },
     /// End a watch of a resource or a collection.
     Unsubscribe(WatchId),
     /// Publish the result to the application's watch.
     Publish(WatchId, Resolved),
+}
+
+/// What a target is about, as its resolver takes it; the error of a target that cannot be read.
+pub(super) fn about(bootstrap: &Bootstrap, loads: &Arc<Loads>, target: &Target) -> Result<About, WatchError> {
+    let node_id: Arc<str> = bootstrap.node().id.as_str().into();
+    match bootstrap.read_target(target.as_str()) {
+        Ok((listener, service)) => Ok(About {
+            target: target.as_str().into(),
+            authority: target.authority().unwrap_or(&service).into(),
+            headers: target.headers().clone(),
+            listener: listener.spelling().into(),
+            node_id,
+            loads: loads.clone(),
+        }),
+        Err(error) => {
+            let about = Subject { type_url: Listener::TYPE_URL, name: target.as_str().into(), node: node_id };
+            Err(WatchError::new(Code::InvalidArgument, Blame::Local, about, error.to_string()))
+        }
+    }
 }
 
 impl Resolutions {
@@ -116,8 +147,17 @@ impl Resolutions {
         watches.filter_map(|(key, watch_id)| self.forget_watch(&key, watch_id)).collect()
     }
 
+    /// Changes a resolution for its application.
+    pub(super) fn change(&mut self, watch_id: WatchId, change: ResolutionChange<'_>, now: Instant) {
+        match change {
+            ResolutionChange::Subscribe(cluster) => self.set_subscribed(watch_id, cluster, true),
+            ResolutionChange::Unsubscribe(cluster) => self.set_subscribed(watch_id, cluster, false),
+            ResolutionChange::LookUpAgain => self.request_reresolution(watch_id, now),
+        }
+    }
+
     /// Sets whether a cluster stays in the snapshots with or without routes (A74-6).
-    pub(super) fn set_subscribed(&mut self, watch_id: WatchId, name: &str, is_subscribed: bool) {
+    fn set_subscribed(&mut self, watch_id: WatchId, name: &str, is_subscribed: bool) {
         // The resolution may have been refused, or ended before the subscription.
         if let Some(resolution) = self.resolutions.get_mut(&watch_id) {
             resolution.resolver.set_held(&name.into(), is_subscribed);
@@ -126,7 +166,7 @@ impl Resolutions {
     }
 
     /// Looks the addresses of a resolution's logical DNS clusters up again (A74-7).
-    pub(super) fn request_reresolution(&mut self, watch_id: WatchId, now: Instant) {
+    fn request_reresolution(&mut self, watch_id: WatchId, now: Instant) {
         let watches = self.resolutions.get(&watch_id).map(|resolution| &resolution.watches);
         for (key, watch_id) in watches.into_iter().flatten() {
             if matches!(key, WatchKey::Host(_)) {
@@ -292,7 +332,8 @@ impl Resolutions {
                 self.sources.extend(routes.source.map(|source| (watch_id, source)));
                 one(ResourceType::of::<RouteConfiguration>(), routes.name.into())
             }
-            WatchKey::VirtualHost(name) => ResolutionOrder::SubscribeOnDemand { watch_id, name },
+            // Some servers provide it on demand.
+            WatchKey::VirtualHost(name) => one(ResourceType::of::<VirtualHost>(), name.into()),
             WatchKey::Cluster(name) => one(ResourceType::of::<Cluster>(), name.into()),
             WatchKey::Endpoints(endpoints) => {
                 self.sources.extend(endpoints.source.map(|source| (watch_id, source)));

@@ -13,7 +13,7 @@ use std::{fmt, sync::Arc};
 use crate::{
     error::{Code, WatchError},
     name::{Directives, NameError, ResourceName},
-    observed::{ErasedMembers, ErasedObserved},
+    observed::{Erase, ErasedMembers, ErasedObserved},
     protocol::TypeId,
     resource::{Erased, ResourceType},
 };
@@ -27,6 +27,15 @@ pub(crate) enum Selection {
     One(SelectedName),
     /// The members of a collection, by its name.
     Collection(SelectedName),
+}
+
+/// The resources of a consumer of batches.
+#[derive(Debug)]
+pub(crate) struct SelectedBatches {
+    pub(crate) ty: ResourceType,
+    pub(crate) names: Selection,
+    /// Removes the type of what watches are published.
+    pub(crate) erase: Erase,
 }
 
 /// A selected name.
@@ -54,6 +63,14 @@ impl Selection {
             Self::One(SelectedName::Name(name)) | Self::Collection(SelectedName::Name(name)) => {
                 name.to_string().into()
             }
+        }
+    }
+
+    /// The name, if one resource is selected.
+    pub(super) fn name(&self) -> Option<Arc<str>> {
+        match self {
+            Self::One(_) => Some(self.text()),
+            Self::All | Self::Collection(_) => None,
         }
     }
 

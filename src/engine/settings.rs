@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     pub(crate) registry: Arc<Registry>,
     /// The limits of regular expressions in resources.
     pub(crate) regex_limits: RegexLimits,
+    /// The time for which a response waits for the consumers of batches.
+    pub(crate) batch_timeout: Duration,
     /// The settings of load reports.
     pub(crate) load_reports: LoadSettings,
 }
@@ -52,6 +54,7 @@ impl Settings {
             protocol: self.protocol.bounded(),
             dns_refresh: bounded(self.dns_refresh),
             deletion_grace: bounded(self.deletion_grace),
+            batch_timeout: bounded(self.batch_timeout),
             ..self
         }
     }
@@ -68,6 +71,7 @@ impl Default for Settings {
             config_source_root: None,
             registry: Arc::default(),
             regex_limits: RegexLimits::default(),
+            batch_timeout: Duration::from_secs(20),
             load_reports: LoadSettings::default(),
         }
     }

@@ -6,6 +6,7 @@ use std::{
 use super::{
     delta::{Delta, MOST_WAITING},
     event::ResponseOutcome,
+    intake::Intake,
     poll::Poll,
     rejections::{Fingerprint, Rejections},
     sotw::Sotw,
@@ -40,6 +41,8 @@ pub(crate) struct Channel {
     pub(crate) subscriptions: Subscriptions,
     /// The content and the time of requests.
     pub(super) variant: Box<dyn Variant>,
+    /// The response that is being applied, and those that wait behind it.
+    pub(super) intake: Intake,
     /// The recent rejections, which delay NACKs.
     rejections: Rejections,
     /// The version of the last response that was accepted, heartbeats of other versions aside.
@@ -93,6 +96,7 @@ impl Channel {
             type_url,
             subscriptions: Subscriptions::default(),
             variant,
+            intake: Intake::default(),
             rejections: Rejections::new(if capabilities.incremental { MOST_WAITING } else { 1 }),
             accepted: None,
             all: AllDue::No,
@@ -149,6 +153,46 @@ impl Channel {
         Duration::ZERO
     }
 
+    /// A response of an earlier stream was applied, after the type was requested on the current one. No version stands for what is held
+    /// then: that of the response is not the server's on this stream, and the one before has been replaced in part.
+    pub(super) fn on_late_outcome(&mut self, outcome: &ResponseOutcome) {
+        if outcome.is_applied {
+            self.variant.on_dropped();
+        }
+    }
+
+    /// The response that is handed out waits for its consumers. True when the stream is to be read on.
+    pub(super) fn hold(&mut self, reads_on: bool) -> bool {
+        self.intake.hold(reads_on)
+    }
+
+    /// The response that was handed out is concluded. True when the credit for the next message is still to be given.
+    ///
+    /// What the server did not send while it was waiting for the answer proves nothing: the times of the type begin anew.
+    pub(super) fn end_hold(&mut self, now: Instant) -> bool {
+        if self.intake.is_held() {
+            if self.variant.quiet_from().is_some() {
+                self.variant.on_undecided(now);
+            }
+            self.all = match self.all {
+                AllDue::Until(at) => AllDue::Until(at.max(now + DOUBT)),
+                AllDue::Doubted(at) => AllDue::Doubted(at.max(now + DOUBT)),
+                AllDue::No | AllDue::TimedOut => self.all,
+            };
+        }
+        self.intake.conclude()
+    }
+
+    /// The time at which a quiet server is not going to confirm anything, unless a response waits for its consumers.
+    pub(super) fn quiet_from(&self) -> Option<Instant> {
+        self.variant.quiet_from().filter(|_| !self.intake.is_held())
+    }
+
+    /// The time at which a wildcard without a response counts as unanswered, unless a response waits for its consumers.
+    pub(super) fn all_deadline(&self) -> Option<Instant> {
+        self.all.deadline().filter(|_| !self.intake.is_held())
+    }
+
     /// Queues the answer to a response.
     pub(crate) fn answer(&mut self, answer: Answer, now: Instant) {
         // An answer at once is behind the NACKs before it, as far as their rate permits.
@@ -175,6 +219,7 @@ impl Channel {
     /// The stream has ended. Returns the names whose unsubscription needs no message any more.
     pub(super) fn on_stream_gone(&mut self) -> Vec<SubId> {
         (self.all, self.is_answered) = (AllDue::No, false);
+        self.intake.on_stream_gone();
         self.rejections.on_stream_closed();
         // Nothing on the next stream would show that it is gone, if the version stood for its absence.
         if self.subscriptions.iter().any(|(_, sub)| sub.is_doubted()) {

@@ -7,8 +7,9 @@ use std::{
 
 use super::{
     channel::{AllDue, Channel},
+    envelope::Envelope,
     event::Event,
-    id::{NamedType, TypeId},
+    id::{NamedType, StreamId, TypeId},
     quarantine::Quarantine,
     settings::Settings,
     source_key::SourceKey,
@@ -29,6 +30,10 @@ pub(super) struct Channels {
     resource_timeout: Duration,
     /// The most bytes of a request of the incremental variant.
     max_request_size: usize,
+    /// The most bytes of responses that wait behind others of their types.
+    max_waiting_bytes: usize,
+    /// The type of a response by which more bytes wait.
+    overfull: Option<TypeId>,
 }
 
 impl Channels {
@@ -41,6 +46,8 @@ impl Channels {
             timers: DoesNotExistTimers::default(),
             resource_timeout: settings.resource_timeout * factor,
             max_request_size: settings.max_request_size,
+            max_waiting_bytes: settings.max_waiting_bytes,
+            overfull: None,
         }
     }
 
@@ -87,13 +94,44 @@ impl Channels {
         Some(&mut self.get_mut(ty)?.subscriptions)
     }
 
-    /// A response of a type is received, if the type was requested on the stream; returns its id then (B0.7).
-    pub(super) fn on_response(&mut self, type_url: &str, version: &str, now: Instant) -> Option<TypeId> {
+    /// The type that was requested on the stream under a type URL (B0.7).
+    pub(super) fn requested(&self, type_url: &str) -> Option<TypeId> {
+        let mut requested = self.iter().filter(|(_, channel)| channel.variant.is_requested());
+        requested.find(|(_, channel)| channel.type_url == type_url).map(|(ty, _)| ty)
+    }
+
+    /// A response of a type is handed out.
+    pub(super) fn on_response(&mut self, ty: TypeId, version: &str, now: Instant) {
         let last = self.timers.last();
-        let mut requested = self.iter_mut().filter(|(_, channel)| channel.variant.is_requested());
-        let (ty, channel) = requested.find(|(_, channel)| channel.type_url == type_url)?;
-        channel.on_response(&version.into(), last, now);
-        Some(ty)
+        if let Some(channel) = self.get_mut(ty) {
+            channel.intake.on_handed_out();
+            channel.on_response(&version.into(), last, now);
+        }
+    }
+
+    /// Whether a response of a type is handed out, so that the next one has to wait.
+    pub(super) fn is_busy(&self, ty: TypeId) -> bool {
+        self.get(ty).is_some_and(|channel| channel.intake.is_busy())
+    }
+
+    /// A response waits behind the one of its type that is handed out.
+    pub(super) fn wait(&mut self, ty: TypeId, stream: StreamId, envelope: Envelope) {
+        if let Some(channel) = self.get_mut(ty) {
+            channel.intake.push(stream, envelope);
+        }
+        if self.waiting_bytes() > self.max_waiting_bytes {
+            self.overfull = Some(ty);
+        }
+    }
+
+    /// The type of a response by which more bytes wait than may.
+    pub(super) fn take_overfull(&mut self) -> Option<TypeId> {
+        self.overfull.take()
+    }
+
+    /// The bytes of all responses that wait behind others of their types.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.iter().map(|(_, channel)| channel.intake.waiting_bytes()).sum()
     }
 
     /// Whether the server owes a requested resource that is not held; not of a type that is not requested.
@@ -250,10 +288,20 @@ impl Channels {
 
     /// The next does-not-exist timer that has expired, of a name that is still waited for.
     pub(super) fn pop_expired(&mut self, now: Instant) -> Option<Wait> {
+        let until = now + self.resource_timeout;
         while let Some(wait) = self.timers.pop(now) {
-            if is_awaited(&self.by_type, &wait) {
-                return Some(wait);
+            if !is_awaited(&self.by_type, &wait) {
+                continue;
             }
+            let channel = self.by_type.get_mut(wait.ty.index()).and_then(Option::as_mut);
+            // A response that waits for its consumers may have the name, or the server may send it once that is answered.
+            if let Some(channel) = channel.filter(|channel| channel.intake.is_held()) {
+                if let Some(sub) = channel.subscriptions.get_mut(wait.sub) {
+                    self.timers.start(wait.ty, wait.sub, sub, until);
+                }
+                continue;
+            }
+            return Some(wait);
         }
         None
     }
@@ -265,18 +313,18 @@ impl Channels {
 
     /// The time at which the first wildcard without an answer counts as unanswered.
     pub(super) fn next_wildcard(&self) -> Option<Instant> {
-        self.iter().filter_map(|(_, channel)| channel.all.deadline()).min()
+        self.iter().filter_map(|(_, channel)| channel.all_deadline()).min()
     }
 
     /// The time at which a type of the server has been quiet for long enough.
     pub(super) fn next_quiet(&self) -> Option<Instant> {
-        self.iter().filter_map(|(_, channel)| channel.variant.quiet_from()).min()
+        self.iter().filter_map(|(_, channel)| channel.quiet_from()).min()
     }
 
     /// The types of which the server has been quiet for long enough: what it did not send is missing.
     pub(super) fn on_quiet(&mut self, now: Instant, events: &mut VecDeque<Event>) {
         for (ty, channel) in self.iter_mut() {
-            if channel.variant.quiet_from().is_some_and(|at| at <= now) {
+            if channel.quiet_from().is_some_and(|at| at <= now) {
                 let has_answered = channel.variant.on_quiet();
                 channel.subscriptions.on_quiet(has_answered);
                 events.push_back(Event::Quiet(ty));
@@ -289,7 +337,7 @@ impl Channels {
     pub(super) fn time_out_wildcards(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Vec<TypeId> {
         let mut refused = Vec::new();
         for (ty, channel) in self.iter_mut() {
-            if channel.all.deadline().is_none_or(|at| at > now) {
+            if channel.all_deadline().is_none_or(|at| at > now) {
                 continue;
             }
             if channel.is_wildcard_spelled() {

@@ -280,8 +280,15 @@ impl Machine {
     /// It is called once for each response that [`handle_event`](Self::handle_event) has returned, in their order. A response of
     /// a stream that has ended since gets no answer, but its version counts for the next stream.
     pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
+        let is_late = self.is_late(outcome.ty, outcome.stream);
         let Exchange { channels, random, source_key, stream: current, commands, .. } = &mut self.exchange;
         let Some(channel) = channels.get_mut(outcome.ty) else { return };
+        // A later stream was opened meanwhile, which has claimed what was accepted before.
+        if is_late {
+            channel.on_late_outcome(&outcome);
+            channel.end_hold(now);
+            return self.exchange.proceed(now);
+        }
         let delay = channel.on_outcome(&outcome, now, random);
         let ResponseOutcome { stream, version, nonce, error, .. } = outcome;
         let (type_url, version) = (channel.type_url, Escaped(&version));
@@ -298,11 +305,49 @@ impl Machine {
         if current.is_current(stream) {
             let error = (!error.is_empty()).then_some(error);
             channel.answer(Answer { nonce, error, not_before: now + delay }, now);
+        }
+        let is_next_due = channel.end_hold(now);
+        if is_next_due && current.is_current(stream) {
             // The credit for one more message. Flow control of HTTP/2 slows a server that sends faster than its responses are
             // applied.
             commands.push_back(StreamCommand::Read { stream });
         }
         self.exchange.proceed(now);
+    }
+
+    /// Whether a type was requested on the current stream, and a response is of an earlier one.
+    pub(crate) fn is_late(&self, ty: TypeId, stream: StreamId) -> bool {
+        let is_requested = self.channel(ty).is_some_and(|channel| channel.variant.is_requested());
+        is_requested && !self.exchange.stream.is_current(stream)
+    }
+
+    /// A response of a type waits for its consumers, and is concluded later. Where the stream carries other types it is read on for
+    /// them; elsewhere flow control has the server wait.
+    pub(crate) fn hold(&mut self, ty: TypeId, stream: StreamId) {
+        let reads_on = self.exchange.source_key.capabilities().type_url.is_none();
+        let is_current = self.exchange.stream.is_current(stream);
+        let Some(channel) = self.exchange.channels.get_mut(ty) else { return };
+        if channel.hold(reads_on && is_current) {
+            self.exchange.commands.push_back(StreamCommand::Read { stream });
+        }
+    }
+
+    /// The next response of a type that has arrived while another one was applied, once that is concluded.
+    pub(crate) fn next_waiting(&mut self, ty: TypeId, now: Instant) -> Option<(StreamId, Envelope)> {
+        let (stream, envelope) = self.exchange.channels.get_mut(ty)?.intake.pop()?;
+        self.exchange.channels.on_response(ty, envelope.version(), now);
+        Some((stream, envelope))
+    }
+
+    /// The bytes of the responses that wait behind others of their types, to find what grows.
+    #[cfg(test)]
+    pub(crate) fn waiting_bytes(&self) -> usize {
+        self.exchange.channels.waiting_bytes()
+    }
+
+    /// The type of which a response has arrived, if more bytes wait since than may: what is held of it is to be concluded.
+    pub(crate) fn take_overfull(&mut self) -> Option<TypeId> {
+        self.exchange.channels.take_overfull()
     }
 
     /// Whether the server's variant of the protocol is the incremental one.

@@ -23,6 +23,7 @@ mod digests;
 mod envelope;
 mod event;
 mod id;
+mod intake;
 mod machine;
 mod node;
 mod phase;

@@ -11,6 +11,8 @@ pub(crate) struct Settings {
     pub(crate) polling: Polling,
     /// The maximum size of a request in bytes, as far as names allow.
     pub(crate) max_request_size: usize,
+    /// The maximum number of bytes of responses that wait on a stream behind others of their types.
+    pub(crate) max_waiting_bytes: usize,
     /// The does-not-exist time: a resource that was not sent within it counts as non-existent (A57-5).
     pub(crate) resource_timeout: Duration,
     /// The time for which a stream without subscriptions is kept.
@@ -38,6 +40,7 @@ impl Default for Settings {
             api_type: ApiType::AggregatedGrpc,
             polling: Polling::default(),
             max_request_size: 3 << 20,
+            max_waiting_bytes: 64 << 20,
             resource_timeout: Duration::from_secs(15),
             idle_stream_timeout: Duration::from_secs(30),
             keepalive: Duration::from_secs(30),

@@ -5,7 +5,8 @@
 //! | attribute | sets | for tests of |
 //! |---|---|---|
 //! | `#[apply(streams)]` | `sotw`, `delta`, `per_type_sotw`, `per_type_delta` | streams |
-//! | `#[apply(servers)]` | these and `rest` | management servers |
+//! | `#[apply(aggregated)]` | `sotw`, `delta` | types of an application, which need an aggregated stream |
+//! | `#[apply(servers)]` | those of `streams` and `rest` | management servers |
 //! | `#[apply(every_transport)]` | these and `files` | the content of resources |
 //! | `#[apply(polls)]` | `rest` | polling |
 //!
@@ -122,6 +123,12 @@ macro_rules! streams {
         tests_of! {
             [sotw: Sotw, delta: Delta, per_type_sotw: PerTypeSotw, per_type_delta: PerTypeDelta] $($test)*
         }
+    };
+}
+
+macro_rules! aggregated {
+    ($($test:tt)*) => {
+        tests_of! { [sotw: Sotw, delta: Delta] $($test)* }
     };
 }
 

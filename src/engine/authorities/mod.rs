@@ -45,7 +45,10 @@ mod silence;
 mod sources;
 mod unused;
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 pub(super) use self::{
     absence::{Absence, Missed, ResponseId},
@@ -72,8 +75,8 @@ use crate::{
     error::{Blame, Code, WatchError},
     invariant,
     protocol::{
-        EntryId, Envelope, GroupId, ServerId, StreamEvent, Subscriptions, Timer, TypeAtServer, TypeId,
-        TypeInGroup,
+        EntryId, Envelope, GroupId, ServerId, StreamEvent, StreamId, Subscriptions, Timer, TypeAtServer,
+        TypeId, TypeInGroup,
     },
     resource::{Version, config_source::ResourceConfigSource},
 };
@@ -126,6 +129,20 @@ impl Authorities {
         response
     }
 
+    /// The next response of a type that has arrived at a server while another one was applied, once that is concluded.
+    pub(super) fn next_waiting(
+        &mut self,
+        TypeAtServer { server, ty }: TypeAtServer,
+        now: Instant,
+    ) -> Option<(StreamId, Envelope)> {
+        self.servers.get_mut(server)?.machine.next_waiting(ty, now)
+    }
+
+    /// The type of which more responses wait at a server than may.
+    pub(super) fn take_overfull(&mut self, server: ServerId) -> Option<TypeId> {
+        self.servers.get_mut(server)?.machine.take_overfull()
+    }
+
     /// Handles the due timers of servers, but for those that are busy.
     /// A server is busy while a response of it is in progress: what its timers would take for missing may be in there.
     pub(super) fn handle_timeout(
@@ -149,10 +166,13 @@ impl Authorities {
         idle.next().map(|(_, deadline)| deadline)
     }
 
-    /// Drops the resources whose TTL has expired.
-    pub(super) fn expire(&mut self, store: &mut Store, now: Instant) {
+    /// Drops the resources whose TTL has expired, but for those of a type of which a response waits: that may confirm them.
+    pub(super) fn expire(&mut self, store: &mut Store, waits: impl Fn(TypeId) -> bool, now: Instant) {
         while let Some(id) = store.pop_expired(now) {
-            self.on_expired(store, id, now);
+            match store.get(id).is_some_and(|entry| waits(entry.ty)) {
+                true => store.set_ttl(id, now, Some(RECHECK)),
+                false => self.on_expired(store, id, now),
+            }
         }
     }
 
@@ -453,3 +473,6 @@ impl Authorities {
         self.failover().refresh_server_error(store, group);
     }
 }
+
+/// When a resource is looked at again whose time to live has passed while a response of its type waits.
+const RECHECK: Duration = Duration::from_secs(1);

@@ -59,7 +59,8 @@ impl<'a> Look<'a> {
             WatchTarget::Wildcard(..)
             | WatchTarget::List(_)
             | WatchTarget::CollectionAlternative
-            | WatchTarget::Resolution => None,
+            | WatchTarget::Resolution
+            | WatchTarget::Batches => None,
         }
     }
 

@@ -42,6 +42,7 @@ impl Paths<'_> {
                 | WatchTarget::List(_)
                 | WatchTarget::CollectionAlternative
                 | WatchTarget::Resolution
+                | WatchTarget::Batches
                 | WatchTarget::Refused(_),
             )
             | None => Vec::new(),

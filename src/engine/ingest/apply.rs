@@ -108,7 +108,10 @@ impl Applier<'_, '_> {
         else {
             return 1;
         };
-        sub.on_answered();
+        // What an earlier stream has brought confirms nothing on this one.
+        if !self.response.is_late {
+            sub.on_answered();
+        }
         let joins_all = wildcard && sub.join_wildcard();
         let id = sub.entry();
         let update = self.response.update_of(&located, sub.version());
@@ -218,22 +221,18 @@ impl Applier<'_, '_> {
     fn parse(&mut self, id: EntryId, located: LocatedResource, update: Update) -> bool {
         self.work.parsed += 1;
         let Some(name) = self.store.existing(id).map(|entry| entry.name.clone()) else { return false };
-        let ty = self.store.ty(self.response.ty);
-        let state = self.feed.state();
-        let (policy, peer) = (state.policy, state.machine.source());
-        let cx = self.parser.context(peer.features().trusted_xds_server).with_peer(&peer);
-        let cx = cx.with_name(&name).with_ttl(self.response.ttl_of(&located));
-        // A copy, which a resource may keep slices of: with slices of the message it would keep the whole response.
-        let bytes = Bytes::copy_from_slice(self.response.envelope.bytes(located.value));
-        let parsed = match located.op {
-            ResourceOp::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
-            ResourceOp::Unusable => {
-                let reason = self.response.unusable_reason(located.index as usize);
-                Err(Invalid::new(reason.unwrap_or_default()))
+        let policy = self.feed.state().policy;
+        let (parsed, bytes) = match self.response.review.take_parsed(&name) {
+            Some((resource, bytes)) => (Ok(resource), bytes),
+            None => {
+                // A copy, which a resource may keep slices of: with slices of the message it would keep the whole response.
+                let bytes = Bytes::copy_from_slice(self.response.envelope.bytes(located.value));
+                (self.parse_resource(&name, &located, &bytes), bytes)
             }
-            ResourceOp::Resource | ResourceOp::Same | ResourceOp::Removed | ResourceOp::Heartbeat => {
-                ty.parse(&bytes, &cx)
-            }
+        };
+        let parsed = match self.response.review.take_rejection(&name) {
+            Some(reason) => parsed.and(Err(Invalid::new(reason))),
+            None => parsed,
         };
         let changed = match parsed {
             Ok(resource) => {
@@ -260,6 +259,28 @@ impl Applier<'_, '_> {
         };
         self.feed.placement().sync_held(self.store, id);
         changed
+    }
+
+    /// Parses the bytes of a resource, or of what is in its place.
+    pub(super) fn parse_resource(
+        &self,
+        name: &Arc<str>,
+        located: &LocatedResource,
+        bytes: &Bytes,
+    ) -> Result<Erased, Invalid> {
+        let ty = self.store.ty(self.response.ty);
+        match located.op {
+            ResourceOp::Redirect => Redirect::parse(bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
+            ResourceOp::Unusable => {
+                let reason = self.response.unusable_reason(located.index as usize);
+                Err(Invalid::new(reason.unwrap_or_default()))
+            }
+            ResourceOp::Resource | ResourceOp::Same | ResourceOp::Removed | ResourceOp::Heartbeat => {
+                let peer = self.feed.state().machine.source();
+                let cx = self.parser.context(peer.features().trusted_xds_server).with_peer(&peer);
+                ty.parse(bytes, &cx.with_name(name).with_ttl(self.response.ttl_of(located)))
+            }
+        }
     }
 
     /// There is no such resource (any more): known at once, without a timer (B2.14). Returns the cost.
@@ -396,7 +417,7 @@ impl Applier<'_, '_> {
 }
 
 /// The cost of one step: some milliseconds of parsing; a comparison counts a sixteenth.
-const BYTES_PER_STEP: usize = 256 << 10;
+pub(super) const BYTES_PER_STEP: usize = 256 << 10;
 
 /// The cost of an unchanged resource.
 const UNCHANGED: usize = 16;

@@ -18,22 +18,29 @@ use crate::protocol::{Digests, ResponseOutcome, SubId, Subscription};
 /// It may be a coincidence: the server may have nothing else. So a narrow response is only in doubt, and the next one or the end
 /// of a second decides (`Channel::doubt_wildcard`).
 pub(super) fn find_narrow(response: &mut PendingResponse, feed: &mut Feed<'_>, store: &Store) {
-    let ty = feed.ty();
     let is_spelled = feed.channel().is_wildcard_spelled();
     if response.envelope.is_delta() || !is_spelled || response.is_heartbeat() {
         return;
     }
+    response.is_narrow = is_narrow(response, feed, store);
+    match response.is_narrow {
+        true => feed.channel_mut().doubt_wildcard(response.since()),
+        false => response.may_have_crossed_star = feed.channel_mut().trust_wildcard(),
+    }
+}
+
+/// Whether a response has nothing but what is subscribed by name, although the wildcard was requested as `*`.
+pub(super) fn is_narrow(response: &PendingResponse, feed: &mut Feed<'_>, store: &Store) -> bool {
+    if !feed.channel().is_wildcard_spelled() || response.verdict.is_nameless() {
+        return false;
+    }
+    let ty = feed.ty();
     let subscriptions = feed.subscriptions();
     let is_named = |located: &LocatedResource| {
         let sub = located.sub.and_then(|sub| subscriptions.get(sub));
         sub.is_some_and(Subscription::is_named) || !located.op.is_there()
     };
-    let is_narrow = !response.verdict.is_nameless() && response.located.iter().all(is_named);
-    response.is_narrow = is_narrow && (store.ty(ty).full_state() || !subscriptions.received_all);
-    match response.is_narrow {
-        true => feed.channel_mut().doubt_wildcard(response.since()),
-        false => response.may_have_crossed_star = feed.channel_mut().trust_wildcard(),
-    }
+    response.located.iter().all(is_named) && (store.ty(ty).full_state() || !subscriptions.received_all)
 }
 
 /// Completes the wildcard if the server has sent all its resources of the type.

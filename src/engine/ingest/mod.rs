@@ -2,12 +2,15 @@
 //!
 //! ```text
 //!  Locate ── all names are read ──▶ Apply ── compared, parsed ──▶ Finish ── absence, answer
-//!     └───────────── a name is in the response twice ──────────────▲
+//!     │  │                            ▲                             ▲
+//!     │  └─ Review ─▶ Held ─ decided ─┘                             │
+//!     └───────────── a name is in the response twice ───────────────┘
 //! ```
 //!
 //! | phase | modules | changes |
 //! |---|---|---|
 //! | locate | `locate`, `unchanged`, `aliases`, `globs` | the marks of subscriptions; afterwards, groups return to the server (A71-5) |
+//! | review | `reviewer`, `review` | nothing: what would change is proposed to the consumers of the type, if there are any |
 //! | apply | `apply`, `unchanged`, `heartbeats`, `globs`, `left_out` | entries, versions, times to live |
 //! | finish | `absence`, `rejected`, `finish` | what is missing or rejected as a whole; the answer |
 //!
@@ -17,7 +20,8 @@
 //!
 //! A response is parsed in steps so that a large one does not delay the timers and the other streams; the shell calls again
 //! as long as [`next_timeout`](Ingest::next_timeout) is in the past. Responses are applied one after the other in the order
-//! of their arrival, across servers, which keeps the order of an aggregated stream (B3.2).
+//! of their arrival, across servers, which keeps the order of an aggregated stream (B3.2). A response that waits for the
+//! consumers of its type lets those of other types pass, and none of its own type.
 
 mod absence;
 mod aliases;
@@ -32,20 +36,24 @@ mod located;
 mod order_predictor;
 mod pending_response;
 mod rejected;
+mod review;
+mod reviewer;
 mod unchanged;
 mod verdict;
 
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Instant,
 };
 
+pub(super) use self::review::{Decision, Proposal, ProposedChange};
 use self::{
     apply::Applier,
     feed::Feed,
     locate::Locator,
     pending_response::{PendingResponse, Stage},
+    reviewer::Reviewer,
 };
 use super::{authorities::Authorities, counts::UpdateCounts, store::Store};
 use crate::{
@@ -61,6 +69,12 @@ use crate::{
 pub(super) struct Ingest {
     /// The first one is the one that is worked on.
     pending: VecDeque<PendingResponse>,
+    /// The types with consumers that decide on responses before they are applied.
+    reviewed: BTreeSet<TypeId>,
+    /// The responses that wait for consumers: one of a type, from whichever server.
+    held: BTreeMap<TypeId, PendingResponse>,
+    /// What the consumers of a held response are asked, until it is taken.
+    proposal: Option<Proposal>,
     parser: ParserSettings,
     work: WorkCounters,
     /// The numbers of valid and invalid resources, for metrics.
@@ -99,6 +113,8 @@ struct Step<'a> {
     parser: &'a ParserSettings,
     work: &'a mut WorkCounters,
     updates: &'a mut UpdateCounts,
+    /// Whether consumers decide on the response before it is applied.
+    is_reviewed: bool,
 }
 
 impl Ingest {
@@ -107,6 +123,9 @@ impl Ingest {
         let providers = known.map(|(name, _)| name.clone()).collect();
         Self {
             pending: VecDeque::new(),
+            reviewed: BTreeSet::new(),
+            held: BTreeMap::new(),
+            proposal: None,
             parser: ParserSettings { bootstrap, settings, providers },
             work: WorkCounters::default(),
             updates: UpdateCounts::default(),
@@ -119,6 +138,41 @@ impl Ingest {
         self.pending.len() == 1
     }
 
+    /// Sets whether the responses of a type are decided on by consumers. A response in progress stays as it is.
+    pub(super) fn set_reviewed(&mut self, ty: TypeId, is_reviewed: bool) {
+        match is_reviewed {
+            true => self.reviewed.insert(ty),
+            false => self.reviewed.remove(&ty),
+        };
+    }
+
+    /// What the consumers of a response are asked that is held since the last step. They are to decide by
+    /// [`resume`](Self::resume).
+    pub(super) fn take_proposal(&mut self) -> Option<Proposal> {
+        self.proposal.take()
+    }
+
+    /// The consumers of held responses have decided: these are the next ones to be applied.
+    pub(super) fn resume(&mut self, decided: Vec<(TypeId, Decision)>, now: Instant) {
+        for (ty, decision) in decided {
+            if let Some(mut response) = self.held.remove(&ty) {
+                response.on_decided(decision, now);
+                self.pending.push_front(response);
+            }
+        }
+    }
+
+    /// Whether a response of a type is being applied, or waits for that, and not for consumers. While any response is being applied,
+    /// changes of all types may be unpublished.
+    pub(super) fn is_busy_with_type(&self, ty: TypeId) -> bool {
+        self.is_in_progress() || !self.is_held(ty) && self.pending.iter().any(|response| response.ty() == ty)
+    }
+
+    /// Whether a response of a type waits for consumers.
+    pub(super) fn is_held(&self, ty: TypeId) -> bool {
+        self.held.contains_key(&ty)
+    }
+
     /// Works on the oldest response for a while; gives the span of its logs. A timeout may be for something else than a
     /// response, and then there is none.
     pub(super) fn work(
@@ -127,8 +181,9 @@ impl Ingest {
         store: &mut Store,
         now: Instant,
     ) -> Option<tracing::Span> {
-        let mut response = self.pending.pop_front()?;
-        let Self { parser, work, updates, .. } = self;
+        let next = self.next_index()?;
+        let mut response = self.pending.remove(next)?;
+        let Self { parser, work, updates, reviewed, .. } = self;
         if !response.has_begun() {
             work.responses += 1;
             response.number = work.responses;
@@ -139,20 +194,49 @@ impl Ingest {
         let within = span.enter();
         let at = TypeAtServer { server: response.server(), ty: response.ty() };
         match Feed::new(authorities, at, now) {
-            Some(feed) => Step { response: &mut response, feed, store, parser, work, updates }.run(),
+            Some(feed) => {
+                let is_reviewed = reviewed.contains(&at.ty);
+                Step { response: &mut response, feed, store, parser, work, updates, is_reviewed }.run();
+            }
             // There is nobody to answer.
             None => response.stage = Stage::Done,
         }
-        if response.stage != Stage::Done {
-            self.pending.push_front(response);
-        }
         drop(within);
+        self.put_back(response, authorities, now);
         Some(span)
+    }
+
+    /// The response to work on: the oldest one that none of its type goes before.
+    fn next_index(&self) -> Option<usize> {
+        self.pending.iter().position(|response| !self.is_held(response.ty()))
+    }
+
+    /// Keeps a response for its next step, or for the decision of its consumers. Behind one that is done, the next of its type at
+    /// the server has its turn.
+    fn put_back(&mut self, mut response: PendingResponse, authorities: &mut Authorities, now: Instant) {
+        let at = TypeAtServer { server: response.server(), ty: response.ty() };
+        match response.stage {
+            Stage::Done => {
+                if let Some((stream, envelope)) = authorities.next_waiting(at, now) {
+                    self.pending.push_back(PendingResponse::new(stream, at.ty, envelope, now));
+                }
+            }
+            Stage::Held => {
+                let changes = std::mem::take(&mut response.review.changes);
+                let channel = authorities.server(at.server).machine.channel(at.ty);
+                let type_url = channel.map_or("", |channel| channel.type_url);
+                self.proposal = Some(Proposal { ty: at.ty, type_url, changes });
+                self.held.insert(at.ty, response);
+            }
+            Stage::Locate(_) | Stage::Review(_) | Stage::Apply(_) | Stage::Finish => {
+                self.pending.push_front(response);
+            }
+        }
     }
 
     /// Whether a response was worked on and is not concluded.
     pub(super) fn is_in_progress(&self) -> bool {
-        self.pending.front().is_some_and(PendingResponse::has_begun)
+        self.next_index().is_some_and(|next| self.pending[next].has_begun())
     }
 
     /// Why the resolutions may not show the accepted resources, since they wait for the end of a response.
@@ -160,28 +244,31 @@ impl Ingest {
         self.is_in_progress().then(|| "a response is being applied".to_owned())
     }
 
+    /// Whether no response is being worked on, or waits for that. Those that wait for consumers do not count.
     pub(super) fn is_empty(&self) -> bool {
-        self.pending.is_empty()
+        self.next_index().is_none()
     }
 
     /// The arrival time of the oldest response.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.pending.front().map(PendingResponse::since)
+        self.next_index().map(|next| self.pending[next].since())
     }
 
     /// Whether a response of a server is being worked on, or waits for that.
     pub(super) fn has_response_of(&self, server: ServerId) -> bool {
-        self.pending.iter().any(|response| response.server() == server)
+        self.pending.iter().any(|response| response.server() == server && !self.is_held(response.ty()))
     }
 
     /// Whether a server must not be removed: a response of it is in progress, or the counts of its resources are not read yet.
     pub(super) fn is_busy_with(&self, server: ServerId) -> bool {
-        self.has_response_of(server) || self.updates.has_unread_of(server)
+        let mut all = self.pending.iter().chain(self.held.values());
+        all.any(|response| response.server() == server) || self.updates.has_unread_of(server)
     }
 
     /// Whether a response of a type of a server is being worked on, or waits for that.
     pub(super) fn has_response_of_type(&self, of: TypeAtServer) -> bool {
-        self.pending.iter().any(|response| response.server() == of.server && response.ty() == of.ty)
+        let is_of = |response: &PendingResponse| response.server() == of.server && response.ty() == of.ty;
+        !self.is_held(of.ty) && self.pending.iter().any(is_of)
     }
 
     /// The counts of the work.
@@ -220,10 +307,12 @@ impl<'f> Step<'f> {
     /// Continues the response where the last step has ended. The last phase is in the same step as the end of the second one, so
     /// that a response without resources takes one step.
     fn run(mut self) {
+        self.response.is_late = self.feed.machine().is_late(self.response.ty, self.response.stream);
         match self.response.stage {
             Stage::Locate(from) => self.locate(from),
+            Stage::Review(from) => self.review(from),
             Stage::Apply(from) => self.applier().apply(from),
-            Stage::Finish | Stage::Done => {}
+            Stage::Held | Stage::Finish | Stage::Done => {}
         }
         if self.response.stage == Stage::Finish {
             self.finish();
@@ -242,6 +331,19 @@ impl<'f> Step<'f> {
             for group in locator.returning() {
                 self.feed.revert_to_primary(self.store, group, self.response.number);
             }
+            if self.is_reviewed {
+                self.response.stage = Stage::Review(0);
+            }
+        }
+    }
+
+    /// Finds out what the response would change. If it changes anything, it is held, and its server may go on with other types.
+    fn review(&mut self, from: usize) {
+        Reviewer { applier: self.applier() }.review(from);
+        if self.response.stage == Stage::Held {
+            let (ty, stream) = (self.response.ty, self.response.stream);
+            self.feed.machine_mut().hold(ty, stream);
+            self.feed.drain_events(self.store);
         }
     }
 
@@ -262,6 +364,10 @@ impl<'f> Step<'f> {
             finish::complete(response, feed, store);
         }
         let Self { response, mut feed, store, updates, .. } = self;
+        // AP6: a removal is in effect whatever its consumers say, and the server gets to know.
+        for (name, reason) in response.review.take_rejections() {
+            response.verdict.reject_error(&format_args!("{name:?}"), &reason);
+        }
         rejected::reject_unattributed(response, &mut feed, store);
         updates.add(feed.at(), finish::conclude(response, &mut feed, store));
         response.stage = Stage::Done;

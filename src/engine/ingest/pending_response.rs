@@ -15,6 +15,7 @@ use super::{
     super::authorities::GlobPattern,
     located::{AliasClaims, LocatedResource, ResourceOp},
     order_predictor::OrderPredictor,
+    review::{Decision, Review},
     verdict::Verdict,
 };
 use crate::{
@@ -35,7 +36,7 @@ pub(crate) struct PendingResponse {
     pub(super) ty: TypeId,
     /// The message, sliced. Shared, since phases read it while they change the response.
     pub(super) envelope: Arc<Envelope>,
-    /// The arrival time.
+    /// The arrival time, or that of the decision of its consumers.
     since: Instant,
     /// The version of the response; empty in the incremental variant of some servers.
     pub(super) version: Version,
@@ -56,6 +57,8 @@ pub(crate) struct PendingResponse {
     pub(super) outdated: bool,
     /// Set when the response contains something that was not requested before the wildcard was: so it answers that.
     pub(super) of_all: bool,
+    /// The response is of an earlier stream, and the type was requested on a later one since.
+    pub(super) is_late: bool,
     /// Set when something of the response is in use: what is held is not what the last accepted version stands for.
     pub(super) is_applied: bool,
     /// Set when the server considered the wildcard a name without a resource.
@@ -64,6 +67,8 @@ pub(crate) struct PendingResponse {
     pub(super) is_narrow: bool,
     /// The response was sent before the server has read `*`, perhaps, although it has all names beside that (B1.23).
     pub(super) may_have_crossed_star: bool,
+    /// What the consumers of the type are asked, and have decided.
+    pub(super) review: Review,
     /// What the server is answered, so far.
     pub(super) verdict: Verdict,
     /// The glob that a resource of it was a member of.
@@ -79,6 +84,10 @@ pub(crate) struct PendingResponse {
 pub(super) enum Stage {
     /// From this element on, names are read; removed names are behind all elements.
     Locate(usize),
+    /// From this located resource on, it is found out what the response would change, for the consumers of the type.
+    Review(usize),
+    /// The consumers of the type have not decided yet.
+    Held,
     /// From this located resource on, resources are compared and parsed.
     Apply(usize),
     /// Everything is applied, or nothing is to be.
@@ -127,16 +136,24 @@ impl PendingResponse {
             heartbeats: 0,
             outdated: false,
             of_all: false,
+            is_late: false,
             is_applied: false,
             lacks_wildcard: false,
             is_narrow: false,
             may_have_crossed_star: false,
+            review: Review::default(),
             verdict: Verdict::default(),
             glob: None,
             buffer: None,
             span: tracing::Span::none(),
             envelope: Arc::new(envelope),
         }
+    }
+
+    /// Its consumers have decided. It counts from now on: times to live do not pass while it waits.
+    pub(super) fn on_decided(&mut self, decision: Decision, now: Instant) {
+        self.review.decide(decision);
+        (self.stage, self.since) = (Stage::Apply(0), now);
     }
 
     pub(crate) fn server(&self) -> ServerId {
@@ -152,7 +169,7 @@ impl PendingResponse {
         self.ty
     }
 
-    /// Its arrival time.
+    /// Its arrival time, or that of the decision of its consumers.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }

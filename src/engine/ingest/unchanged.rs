@@ -62,8 +62,8 @@ pub(super) fn confirm(
     store: &mut Store,
     range: Range<usize>,
 ) -> usize {
-    // A member of a glob answers the glob, and a TTL is to be extended.
-    if store.members.has_globs() || store.has_ttls() {
+    // A member of a glob answers the glob, a TTL is to be extended, and an earlier stream confirms nothing on this one.
+    if response.is_late || store.members.has_globs() || store.has_ttls() {
         return range.start;
     }
     let server = feed.server();

@@ -5,6 +5,8 @@
 //! step and whenever the faults have ended for long enough that what must hold does. The same world serves the simulation
 //! of many seeds, which generates scripts, and the fuzzer, which finds them.
 
+#[cfg(test)]
+mod batches;
 mod claims;
 mod convergence;
 mod family;

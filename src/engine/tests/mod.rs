@@ -1,3 +1,4 @@
+mod batches;
 mod collection_alternatives;
 mod context;
 mod costs;

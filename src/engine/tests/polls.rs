@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     config::{ApiType, Locality, PathSource, Polling, Server},
+    error::Code,
     lrs::Reporting,
     pb::{
         envoy::config::core::v3::{ConfigSource, SelfConfigSource, config_source::ConfigSourceSpecifier},

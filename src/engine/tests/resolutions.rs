@@ -7,7 +7,7 @@ use crate::{
     base::WatchId,
     config::{AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder, Target},
     control_plane::AnyResource,
-    engine::{Input, Settings},
+    engine::{Input, ResolutionChange, Settings},
     pb::{envoy::service::discovery::v3::DiscoveryResponse, google::protobuf::Any},
     resolve::{Addresses, LookupId},
     testing::resources::{cluster, endpoints, listener, route, route_config},
@@ -150,7 +150,7 @@ fn a37_5_logical_dns_is_looked_up_by_an_order() {
     let outputs = rig.receive_all("1", [cluster("db").logical_dns("db.example", 5432)]);
     assert!(outputs.contains(&"lookup 1 db.example".to_owned()), "{outputs:?}");
     assert_eq!(rig.looked_up(1, "10.0.0.1"), ["#1 tree : db=10.0.0.1:5432"]);
-    rig.engine.request_reresolution(watch_id, rig.now);
+    rig.engine.change_resolution(watch_id, ResolutionChange::LookUpAgain, rig.now);
     assert_eq!(rig.drain(), [""; 0], "not before the least time");
     let outputs = rig.pass(Duration::from_secs(30));
     assert!(outputs.contains(&"lookup 2 db.example".to_owned()), "{outputs:?}");
@@ -164,13 +164,13 @@ fn a74_6_a_call_holds_a_cluster() {
     let (mut rig, watch_id) = rig_with_routes(&["a"]);
     rig.receive_all("1", [cluster("a")]);
     rig.receive_all("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);
-    rig.engine.subscribe_cluster(watch_id, "d", rig.now);
+    rig.engine.change_resolution(watch_id, ResolutionChange::Subscribe("d"), rig.now);
     let outputs = rig.drain();
     assert!(outputs.iter().any(|outputs| outputs.starts_with("send Cluster [a,d]")), "{outputs:?}");
     rig.receive_all("2", [cluster("a"), cluster("d")]);
     let outputs = rig.receive_all("2", [endpoints("d").locality("eu", "a", ["10.0.0.4:80"])]);
     assert!(outputs.contains(&"#1 tree : a=10.0.0.1:80 d=10.0.0.4:80".to_owned()), "{outputs:?}");
-    rig.engine.unsubscribe_cluster(watch_id, "d", rig.now);
+    rig.engine.change_resolution(watch_id, ResolutionChange::Unsubscribe("d"), rig.now);
     assert!(rig.drain().contains(&"#1 tree : a=10.0.0.1:80".to_owned()));
 }
 
@@ -240,7 +240,7 @@ fn the_wildcard_is_no_name_of_anything_that_a_resolution_needs() {
         ["#1 tree : *= a= b=10.0.0.1:5432 c=10.0.0.1:5432"],
         "each error stays with its cluster"
     );
-    rig.engine.subscribe_cluster(watch_id, "*", rig.now);
+    rig.engine.change_resolution(watch_id, ResolutionChange::Subscribe("*"), rig.now);
     assert!(!requests_wildcard(&rig.drain()));
 }
 

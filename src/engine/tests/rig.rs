@@ -9,6 +9,8 @@ use super::super::*;
 use crate::protocol::ServerId;
 use crate::{
     config::{ApiType, Server},
+    engine::batches::ErasedBatch,
+    error::Code,
     observed::{ErasedMembers, Observed},
     pb::{
         envoy::service::discovery::v3::{
@@ -162,6 +164,49 @@ impl Rig {
         (watch_id, self.drain())
     }
 
+    /// A consumer of the batches of names, or of everything.
+    pub(super) fn consume<T: Resource>(&mut self, name: &str) -> (WatchId, Vec<String>) {
+        let names = match name {
+            "*" => Selection::All,
+            name if name.ends_with("/*") => Selection::Collection(name.into()),
+            name => Selection::One(name.into()),
+        };
+        let (watch_id, ty) = (self.next_watch_id(), ResourceType::of::<T>());
+        let selected = SelectedBatches { ty, names, erase: crate::observed::erase::<T> };
+        self.engine.subscribe_batches(watch_id, selected, self.now);
+        (watch_id, self.drain())
+    }
+
+    /// A consumer accepts its batch; returns what follows.
+    pub(super) fn accept(&mut self, watch_id: WatchId, number: u64) -> (BatchOutcome, Vec<String>) {
+        self.answer(watch_id, number, &[])
+    }
+
+    /// A consumer rejects some resources of its batch, for the reason `no`.
+    pub(super) fn answer(
+        &mut self,
+        watch_id: WatchId,
+        number: u64,
+        rejected: &[&str],
+    ) -> (BatchOutcome, Vec<String>) {
+        let rejected = rejected.iter().map(|name| ((*name).into(), "no".to_owned())).collect();
+        let answer = BatchAnswer { number, rejected, warnings: BTreeMap::new() };
+        let outcome = self.engine.answer_batch(watch_id, answer, self.now);
+        let mut outputs = self.drain();
+        outputs.extend(self.work());
+        (outcome, outputs)
+    }
+
+    /// The rest of what is being applied.
+    fn work(&mut self) -> Vec<String> {
+        let mut outputs = Vec::new();
+        while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
+            self.engine.handle_timeout(self.now);
+            outputs.extend(self.drain());
+        }
+        outputs
+    }
+
     /// Watches a type whose values are not shown, only whether it is refused.
     pub(super) fn watch_raw(&mut self, ty: ResourceType, names: Selection) -> Vec<String> {
         let watch_id = self.next_watch_id();
@@ -241,10 +286,7 @@ impl Rig {
 
     pub(super) fn receive_from(&mut self, stream: StreamId, bytes: Vec<u8>) -> Vec<String> {
         let mut outputs = self.input(StreamEvent::Received { stream, message: bytes.into() });
-        while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
-            self.engine.handle_timeout(self.now);
-            outputs.extend(self.drain());
-        }
+        outputs.extend(self.work());
         outputs
     }
 
@@ -387,6 +429,8 @@ fn describe_observed(observed: &crate::resource::Erased) -> String {
         let warning =
             members.warning.as_ref().map(|error| format!(" ({})", error.code())).unwrap_or_default();
         format!("{{{each}}} {complete}{warning}")
+    } else if let Some(batch) = observed.downcast_ref::<ErasedBatch>() {
+        describe_batch(batch)
     } else if let Some(resolved) = observed.downcast_ref::<Resolved>() {
         match resolved {
             Ok(tree) => format!("tree {}", describe_tree(tree)),
@@ -395,6 +439,25 @@ fn describe_observed(observed: &crate::resource::Erased) -> String {
     } else {
         panic!("published something unknown")
     }
+}
+
+/// A batch in words: `batch 1: a=1/text -b held complete (code)`.
+fn describe_batch(batch: &ErasedBatch) -> String {
+    let text = |resource: &crate::resource::Erased| {
+        let full = resource.downcast_ref::<Full>().map(|full| full.0.clone());
+        let part = resource.downcast_ref::<Part>().map(|part| part.0.clone());
+        full.or(part).unwrap_or_else(|| resource.downcast_ref::<Cds>().unwrap().0.clone())
+    };
+    let added = batch
+        .added
+        .iter()
+        .map(|added| format!(" {}={}/{}", added.name, added.version, text(&added.resource)));
+    let removed = batch.removed.iter().map(|name| format!(" -{name}"));
+    let changes: String = added.chain(removed).collect();
+    let held = if batch.is_held { " held" } else { "" };
+    let complete = if batch.is_complete { " complete" } else { "" };
+    let warning = batch.warning.as_ref().map(|error| format!(" ({})", error.code())).unwrap_or_default();
+    format!("batch {}:{changes}{held}{complete}{warning}", batch.number)
 }
 
 /// The name of the routes, and the clusters with their endpoints.

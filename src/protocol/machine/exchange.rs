@@ -147,7 +147,8 @@ impl Exchange {
         self.last_poll.on_answered(&self.source_key);
         let opened = self.open(message, now);
         if opened.is_none() {
-            // Nothing will be concluded, so reading goes on here: no response, however odd, stalls the stream.
+            // Nothing will be concluded, or another response of the type first, so reading goes on here: no response, however odd,
+            // stalls the stream.
             self.commands.push_back(StreamCommand::Read { stream });
         }
         self.proceed(now);
@@ -184,7 +185,7 @@ impl Exchange {
             self.events.push_back(Event::Recovered);
         }
         let type_url = api_version.spell(api_version.unspell(envelope.type_url()));
-        let Some(ty) = self.channels.on_response(type_url, envelope.version(), now) else {
+        let Some(ty) = self.channels.requested(type_url) else {
             // Rule B0.7: dropped without an answer.
             if let Some(left_out) = self.warnings.take(now) {
                 let type_url = envelope.type_url();
@@ -197,6 +198,11 @@ impl Exchange {
             nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response received"
         );
         self.quarantine.on_response(ty);
+        if self.channels.is_busy(ty) {
+            self.channels.wait(ty, self.stream.id(), envelope);
+            return None;
+        }
+        self.channels.on_response(ty, envelope.version(), now);
         Some((ty, envelope))
     }
 

@@ -33,6 +33,12 @@ impl Subscription {
     /// A response of this extent is complete. True when the name should have been in it and was not. The absence of a name that was
     /// never requested proves nothing, unless the wildcard stands for it.
     pub(crate) fn on_complete_response(&mut self, response: u64, extent: Extent) -> bool {
+        self.is_missing = self.lacks(response, extent);
+        self.is_missing
+    }
+
+    /// Whether a complete response of this extent should have the name and does not.
+    pub(crate) fn lacks(&self, response: u64, extent: Extent) -> bool {
         let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
         let expected = match (self.is_named, self.of_wildcard, extent) {
             // The wildcard has brought it, and a request with its name may not have been read: a server that takes `*` for a
@@ -46,8 +52,7 @@ impl Subscription {
             (false, true, Extent::Narrow | Extent::Names) => self.of_glob,
             (false, ..) => true,
         };
-        self.is_missing = expected && self.last_response != response;
-        self.is_missing
+        expected && self.last_response != response
     }
 
     /// A file, which is complete, does not have it. True when that is the answer to its request.
@@ -75,10 +80,15 @@ impl Subscription {
         self.is_missing && self.is_answered && self.doubt_until.is_none()
     }
 
+    /// Whether the absence of the name from a response is no proof at the time.
+    pub(crate) fn is_absence_doubtful(&self, now: Instant) -> bool {
+        let is_doubtful = self.doubt_until.as_ref().is_some_and(|until| **until > now);
+        is_doubtful && (self.is_named || !self.is_member())
+    }
+
     /// The name is missing from a response; returns what that means at the time.
     pub(in crate::protocol) fn on_missing(&mut self, now: Instant) -> Absence {
-        let is_doubtful = self.doubt_until.as_ref().is_some_and(|until| **until > now);
-        if !is_doubtful || (!self.is_named && self.is_member()) {
+        if !self.is_absence_doubtful(now) {
             return Absence::Confirmed;
         }
         if !self.is_named {

@@ -8,6 +8,7 @@ mod load;
 mod process;
 mod quickstart;
 mod server;
+mod store;
 
 use process::Process;
 use server::Server;

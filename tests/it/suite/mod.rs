@@ -1,6 +1,7 @@
-//! The tests that apply to polled servers: all but those of streams (`scale`, `sharing` and `streams`), and those of
+//! The tests that apply to polled servers: all but those of streams (`batches`, `scale`, `sharing` and `streams`), and those of
 //! polls alone.
 
+mod batches;
 mod behaviors;
 mod csds;
 mod discover;

@@ -19,7 +19,7 @@ use crate::{
     config::{ApiType, Target},
     control_plane::session::Held,
     engine::{
-        Input, Settings,
+        Input, ResolutionChange, Settings,
         simulation::{
             network::{Network, NetworkEvent},
             script::Fault,
@@ -167,7 +167,7 @@ impl World {
         if resolution.held.insert(name.clone()) {
             debug!(at = ?self.network.at(), ?watch_id, name, "hold a cluster");
             let now = self.network.now;
-            self.network.engine.subscribe_cluster(watch_id, &name, now);
+            self.network.engine.change_resolution(watch_id, ResolutionChange::Subscribe(&name), now);
         }
     }
 
@@ -177,14 +177,14 @@ impl World {
         if let Some(name) = resolution.held.pop_first() {
             debug!(at = ?self.network.at(), ?watch_id, name, "release a cluster");
             let now = self.network.now;
-            self.network.engine.unsubscribe_cluster(watch_id, &name, now);
+            self.network.engine.change_resolution(watch_id, ResolutionChange::Unsubscribe(&name), now);
         }
     }
 
     fn look_up_again(&mut self) {
         if let Some(watch_id) = self.model.any_watch(&mut self.network.random) {
             let now = self.network.now;
-            self.network.engine.request_reresolution(watch_id, now);
+            self.network.engine.change_resolution(watch_id, ResolutionChange::LookUpAgain, now);
         }
     }
 
