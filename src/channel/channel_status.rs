@@ -252,6 +252,8 @@ const HEAD: [&str; 10] = [
 
 #[cfg(test)]
 mod tests {
+    use std::net::SocketAddr;
+
     use super::*;
     use crate::{
         balance::status::{ConnectionStatus, UnusedEndpoint},
@@ -259,18 +261,15 @@ mod tests {
         resource::HealthStatus,
     };
 
-    /// A width in a format string is a `u16`, and names of servers may be longer.
-    #[test]
-    fn a_status_can_be_shown_whatever_the_length_of_its_texts() {
-        let long: Arc<str> = "é".repeat(1 << 20).into();
-        let address = ([127, 0, 0, 1], 80).into();
+    /// A connection with these texts.
+    fn connection(address: SocketAddr, long: &Arc<str>) -> ConnectionStatus {
         let security = ConnectionSecurity::Cluster {
             roots: Some(long.clone()),
             identity: Some(long.clone()),
             server_name: Some(long.clone()),
             peer: Some(long.clone()),
         };
-        let connection = ConnectionStatus {
+        ConnectionStatus {
             address,
             id: 1,
             local_address: Some(address),
@@ -280,7 +279,14 @@ mod tests {
             max_calls: 1,
             security,
             tls: None,
-        };
+        }
+    }
+
+    /// A width in a format string is a `u16`, and names of servers may be longer.
+    #[test]
+    fn a_status_can_be_shown_whatever_the_length_of_its_texts() {
+        let long: Arc<str> = "é".repeat(1 << 20).into();
+        let address = ([127, 0, 0, 1], 80).into();
         let endpoint = EndpointStatus {
             addresses: vec![address; 10_000],
             hostname: Some(long.clone()),
@@ -289,7 +295,7 @@ mod tests {
             weight: 1,
             load_weight: None,
             calls: 0,
-            connections: vec![connection],
+            connections: vec![connection(address, &long)],
             ejected_for: None,
             error: Some(long.clone()),
         };
