@@ -55,6 +55,7 @@ mod connection;
 mod deadline;
 mod error;
 mod headers;
+mod lookup;
 mod malformed;
 mod metadata_server;
 mod picker_cell;

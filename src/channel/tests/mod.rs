@@ -7,6 +7,7 @@ mod header_lists;
 mod held_responses;
 mod idle;
 mod load_reports;
+mod lookups;
 mod malformed;
 mod messages;
 mod outliers;
