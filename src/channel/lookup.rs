@@ -25,12 +25,15 @@ pub(super) struct LookupRouters {
 /// What routers are made with.
 pub(super) struct LookupSource {
     /// Makes the channel to a lookup service, or says why there is none.
-    pub(super) connect: Box<dyn Fn(&str) -> Result<Channel, String> + Send + Sync>,
+    pub(super) connect: Box<Connect>,
     /// The queue to the task of the channel whose calls look up clusters.
     pub(super) control: WeakUnboundedSender<Control>,
     /// The runtime of lookups.
     pub(super) runtime: Handle,
 }
+
+/// A function from the target of a lookup service to a channel.
+pub(super) type Connect = dyn Fn(&str) -> Result<Channel, String> + Send + Sync;
 
 impl LookupRouters {
     /// Without routers.

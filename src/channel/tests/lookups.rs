@@ -1,11 +1,14 @@
 //! Calls whose clusters are looked up (RLS), by a lookup service whose responses the tests write.
 
+mod services;
+
 use bytes::BufMut as _;
 use h2::Reason;
 use prost::Message as _;
 
 use super::{filters::any, peer::Received, *};
 use crate::{
+    channel::ChannelState,
     pb::{
         envoy::config::{
             core::v3::TypedExtensionConfig,
@@ -33,8 +36,16 @@ struct Rig {
 
 impl Rig {
     async fn start(name: &'static str, edit: impl FnOnce(&mut RouteLookupConfig)) -> Self {
-        let (lookup, a, b, plain) =
-            (Peer::start().await, Peer::start().await, Peer::start().await, Peer::start().await);
+        Self::with(name, Peer::start().await, |builder| builder, edit).await
+    }
+
+    async fn with(
+        name: &'static str,
+        lookup: Peer,
+        settings: impl FnOnce(ChannelBuilder) -> ChannelBuilder,
+        edit: impl FnOnce(&mut RouteLookupConfig),
+    ) -> Self {
+        let (a, b, plain) = (Peer::start().await, Peer::start().await, Peer::start().await);
         let mut mesh = Mesh::start(&format!("{name}-plain"), &[&plain]).await;
         for (suffix, peer) in [("a", &a), ("b", &b), ("lookup", &lookup)] {
             let cluster_name = format!("{name}-{suffix}");
@@ -49,7 +60,7 @@ impl Rig {
         mesh.client = client.extensions(registry).build().unwrap();
         let builder = mesh.client.channel("xds:///shop");
         let builder = builder.connect_backoff(Duration::from_millis(20), Duration::from_millis(100));
-        mesh.channel = builder.build().unwrap();
+        mesh.channel = settings(builder).build().unwrap();
         let rig = Self { mesh, lookup, a, b, plain, name };
         rig.configure(edit);
         rig
@@ -406,32 +417,6 @@ async fn rl11_a_response_above_the_limit_fails_its_lookup_alone() {
 }
 
 #[tokio::test]
-async fn rl12_a_service_that_is_looked_up_by_itself_fails_its_lookups() {
-    let mut rig = Rig::start("rl12_itself", |config| config.lookup_service = "xds:///shop".into()).await;
-    let (code, message) = failure(rig.call_as("blue")).await;
-    assert_eq!(code, Code::Unavailable);
-    assert!(message.contains("is not executed for calls to a lookup service"), "{message}");
-    rig.call_plain().await;
-}
-
-#[tokio::test]
-async fn rl13_a_service_may_be_a_host() {
-    let mut rig = Rig::start("rl13_host", |config| config.lookup_service = "unix:///lookup".into()).await;
-    let (code, message) = failure(rig.call_as("blue")).await;
-    assert_eq!(code, Code::Unavailable);
-    assert!(message.contains("\"unix:///lookup\" is no target of the schemes"), "{message}");
-    rig.call_plain().await;
-    let address = rig.lookup.address;
-    rig.configure(|config| config.lookup_service = format!("dns:///{address}"));
-    soon(rig.mesh.channel.wait_until_applied(Duration::from_secs(10))).await.unwrap();
-    // The throttle of the service before is not that of this one.
-    let call = rig.call_as("blue");
-    rig.resolve("a", "").await;
-    rig.a.request().await.respond();
-    soon(call).await.unwrap().unwrap();
-}
-
-#[tokio::test]
 async fn rl4_a_call_that_waits_for_ready_is_looked_up_again() {
     let mut rig = Rig::start("rl4_waits", |_| {}).await;
     rig.prosper().await;
@@ -447,6 +432,21 @@ async fn rl4_a_call_that_waits_for_ready_is_looked_up_again() {
     rig.resolve("b", "").await;
     rig.b.request().await.respond();
     soon(call).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn rl6_an_idle_channel_has_no_responses_and_looks_up_again() {
+    let settings = |builder: ChannelBuilder| builder.idle_timeout(Duration::from_secs(60));
+    let mut rig = Rig::with("rl6_idle", Peer::start().await, settings, |_| {}).await;
+    for _ in 0..2 {
+        let call = rig.call_as("blue");
+        assert_eq!(rig.resolve("a", "").await.reason(), LookupReason::Miss);
+        rig.a.request().await.respond();
+        soon(call).await.unwrap().unwrap();
+        // The timeout counts from the end of the call.
+        pass(Duration::from_secs(61)).await;
+        until("it is idle", || rig.mesh.channel.state() == ChannelState::Idle).await;
+    }
 }
 
 #[tokio::test]
