@@ -424,6 +424,11 @@ struct ChannelHashing;
 
 /// The example of the page, compiled.
 #[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/lookup.md")]
+struct ChannelLookup;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
 #[doc = include_str!("../docs/channel/sessions.md")]
 struct ChannelSessions;
 

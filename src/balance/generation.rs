@@ -2,6 +2,7 @@
 
 #[cfg(any(test, feature = "channel"))]
 mod status;
+mod subscriptions;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,6 +14,7 @@ use std::{
 
 use tracing::warn;
 
+use self::subscriptions::{SubscribedClusters, Subscriptions};
 use super::{
     balancer::Balancer,
     cluster_use::{ClusterUse, OnUnused},
@@ -21,7 +23,7 @@ use super::{
     connectivity::Connectivity,
     pick_args::{CallAttributes, PickArgs},
     picker::{ClusterPicker, Pick},
-    routes::{Routes, Selection},
+    routes::{LookupPlugin, Routes, Selection},
     stale_config::StaleConfig,
 };
 use crate::{
@@ -39,6 +41,7 @@ pub(crate) struct Generation<H> {
     pickers: Pickers<H>,
     pub(crate) connectivity: Connectivity,
     versions: Versions,
+    subscribed: Arc<SubscribedClusters>,
     /// Why the listener or the routes may be stale, for the messages of calls that fail anyway (CH1.9).
     pub(crate) stale_config: Option<Arc<StaleConfig>>,
 }
@@ -73,8 +76,9 @@ pub(crate) struct Generations<H> {
     uses: BTreeMap<Arc<str>, Arc<ClusterUse>>,
     /// The clusters of the newest routes.
     routed: BTreeSet<Arc<str>>,
-    /// The clusters that the application refers to, with the numbers of references (CH1.20).
-    subscribed: BTreeMap<Arc<str>, usize>,
+    subscribed: Subscriptions,
+    /// The plugins of the routes are others than at the last poll.
+    are_plugins_changed: bool,
     pickers: Pickers<H>,
     /// Versions of the last generation, and what has changed since.
     versions: Versions,
@@ -110,6 +114,7 @@ impl<H> Generation<H> {
             pickers,
             connectivity,
             versions: Versions::default(),
+            subscribed: Arc::default(),
             stale_config: None,
         }
     }
@@ -135,6 +140,24 @@ impl<H> Generation<H> {
             Routing::Waiting => Selection::Wait,
             Routing::Failed(error) => Selection::Fail(error.to_string()),
             Routing::Routes(routes) => routes.select(query),
+        }
+    }
+
+    /// The cluster of a request among the targets that its plugin has, the preferred one first (RL8).
+    pub(crate) fn select_target(
+        &self,
+        query: &RouteQuery<'_>,
+        plugin: &str,
+        targets: &[Arc<str>],
+    ) -> Selection {
+        let Routing::Routes(routes) = &self.routing else { return self.select(query) };
+        let connectivity = |place| match self.pickers.get(place) {
+            Some(Some(picker)) => picker.connectivity,
+            Some(None) | None => Connectivity::Connecting,
+        };
+        match self.subscribed.choose(targets, connectivity) {
+            Some(cluster) => routes.select_target(query, plugin, cluster),
+            None => Selection::Wait,
         }
     }
 
@@ -177,7 +200,8 @@ impl<H: Clone + Debug> Generations<H> {
             routing: Routing::Waiting,
             uses: BTreeMap::new(),
             routed: BTreeSet::new(),
-            subscribed: BTreeMap::new(),
+            subscribed: Subscriptions::default(),
+            are_plugins_changed: false,
             pickers: Pickers::new(),
             versions: Versions::default(),
             free_places: BTreeSet::new(),
@@ -234,24 +258,26 @@ impl<H: Clone + Debug> Generations<H> {
         self.update(now);
     }
 
-    /// The application refers to a cluster, which stays as long, whether or not routes name it. Calls to it wait until the
+    /// The plugins by which routes look up clusters, if they may be others than the last time.
+    pub(crate) fn poll_lookup_plugins(&mut self) -> Option<Vec<LookupPlugin>> {
+        mem::take(&mut self.are_plugins_changed).then(|| match &self.routing {
+            Routing::Routes(routes) => routes.lookup_plugins(),
+            Routing::Waiting | Routing::Failed(_) => Vec::new(),
+        })
+    }
+
+    /// The application, or the channel for a plugin, refers to a cluster, which stays as long, whether or not routes name it. Calls to it wait until the
     /// snapshot has it (A74-6).
     pub(crate) fn subscribe(&mut self, cluster: Arc<str>, now: Instant) {
-        *self.subscribed.entry(cluster.clone()).or_default() += 1;
+        self.subscribed.add(cluster.clone());
         self.add_clusters(&[cluster]);
-        self.may_release = true;
-        self.update(now);
+        self.update_subscribed(now);
     }
 
     /// The application refers to a cluster once less.
     pub(crate) fn unsubscribe(&mut self, cluster: &Arc<str>, now: Instant) {
-        if let Some(references) = self.subscribed.get_mut(cluster) {
-            *references -= 1;
-            if *references == 0 {
-                self.subscribed.remove(cluster);
-                self.may_release = true;
-                self.update(now);
-            }
+        if self.subscribed.remove(cluster) {
+            self.update_subscribed(now);
         }
     }
 
@@ -284,10 +310,17 @@ impl<H: Clone + Debug> Generations<H> {
                 self.pickers.push_back(None);
                 self.versions.pickers.push_back(0);
             }
-            self.pickers[cluster.place()] = Some(picker);
+            let connectivity = picker.connectivity;
+            let before = self.pickers[cluster.place()].replace(picker);
+            let is_same = before.is_some_and(|before| before.connectivity == connectivity);
+            // Calls with several targets wait for the state of one of them.
+            let is_target = !is_same && self.subscribed.contains(&name);
             // The number of the generation that is made below.
             self.versions.pickers[cluster.place()] = self.versions.number + 1;
             self.is_changed = true;
+            if is_target {
+                self.wake_for_subscribed();
+            }
         }
         if !mem::take(&mut self.is_changed) {
             return None;
@@ -296,7 +329,8 @@ impl<H: Clone + Debug> Generations<H> {
         let (routing, pickers, versions) =
             (self.routing.clone(), self.pickers.clone(), self.versions.clone());
         let (connectivity, stale_config) = (self.connectivity(), self.stale_config.clone());
-        Some(Generation { routing, pickers, connectivity, versions, stale_config })
+        let subscribed = self.subscribed.clusters().clone();
+        Some(Generation { routing, pickers, connectivity, versions, subscribed, stale_config })
     }
 
     /// The state of the channel (CH3.12).
@@ -305,11 +339,15 @@ impl<H: Clone + Debug> Generations<H> {
             // A channel without routes yet is resolving them (CH1.3).
             Routing::Waiting => Connectivity::Connecting,
             Routing::Failed(_) => Connectivity::TransientFailure,
-            Routing::Routes(_) => {
-                let places =
-                    self.routed.iter().filter_map(|name| self.uses.get(name)).map(|cluster| cluster.place());
-                let pickers = places.filter_map(|place| self.pickers.get(place)?.as_ref());
-                by_rank(pickers.map(|picker| rank(picker.connectivity)).min())
+            Routing::Routes(routes) => {
+                let routed = self.routed.iter().filter_map(|name| self.uses.get(name));
+                let looks_up = routes.looks_up();
+                let targets = self.subscribed.clusters().places().filter(|_| looks_up);
+                let places = routed.map(|cluster| cluster.place()).chain(targets);
+                let ranks =
+                    places.filter_map(|place| Some(rank(self.pickers.get(place)?.as_ref()?.connectivity)));
+                // The targets of a plugin are known with the first call, until which the channel is idle.
+                by_rank(ranks.min().or_else(|| looks_up.then(|| rank(Connectivity::Idle))))
             }
         }
     }
@@ -322,6 +360,7 @@ impl<H: Clone + Debug> Generations<H> {
         };
         self.versions.routes = self.versions.number + 1;
         (self.routing, self.is_changed, self.may_release) = (routing, true, true);
+        self.are_plugins_changed = true;
     }
 
     /// Sets why the listener or the routes may be stale; a change is published with the next generation.
@@ -329,6 +368,20 @@ impl<H: Clone + Debug> Generations<H> {
         if self.stale_config != stale_config {
             (self.stale_config, self.is_changed) = (stale_config, true);
         }
+    }
+
+    /// Lets generations have the clusters of subscriptions. Calls that wait for one of them select anew.
+    fn update_subscribed(&mut self, now: Instant) {
+        self.may_release = true;
+        self.update(now);
+        self.subscribed.update(&self.uses);
+        self.wake_for_subscribed();
+    }
+
+    /// Has calls that wait for routes select anew with the next generation.
+    fn wake_for_subscribed(&mut self) {
+        self.versions.routes = self.versions.number + 1;
+        self.is_changed = true;
     }
 
     /// Passes the changes of the snapshot and of the clusters in use to the balancer.
@@ -341,7 +394,7 @@ impl<H: Clone + Debug> Generations<H> {
         let (added, removed) = (mem::take(&mut self.added), mem::take(&mut self.removed));
         // Calls to a cluster that the application refers to wait for it.
         let is_unknown =
-            |name: &&Arc<str>| snapshot.cluster(name).is_none() && !self.subscribed.contains_key(*name);
+            |name: &&Arc<str>| snapshot.cluster(name).is_none() && !self.subscribed.contains(name);
         let unknown: Vec<_> = added.iter().filter(is_unknown).cloned().collect();
         let is_used = |name: &str| self.uses.contains_key(name);
         let mut changes = self.translation.translate(snapshot, is_used, (added, removed));
@@ -362,7 +415,7 @@ impl<H: Clone + Debug> Generations<H> {
         let (routed, free, pickers) = (&self.routed, &mut self.free_places, &mut self.pickers);
         let (before, removed, subscribed) = (self.uses.len(), &mut self.removed, &self.subscribed);
         self.uses.retain(|name, cluster| {
-            let stays = if routed.contains(name) || subscribed.contains_key(name) {
+            let stays = if routed.contains(name) || subscribed.contains(name) {
                 cluster.restore();
                 true
             } else {

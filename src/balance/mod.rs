@@ -120,6 +120,8 @@ mod released_connections;
 pub(crate) mod retry;
 mod rotation;
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+pub(crate) mod route_lookup;
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 pub(crate) mod routes;
 mod scope;
 pub(crate) mod session_endpoints;

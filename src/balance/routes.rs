@@ -17,6 +17,7 @@ use crate::{
         retry::RetryPolicy,
         route::Route,
         route_action::{ClusterChoice, HashPolicy, RouteAction},
+        route_lookup::RouteLookup,
     },
 };
 
@@ -44,8 +45,28 @@ enum RouteClusters {
     Unsupported(&'static str),
     One(RoutedCluster),
     Weighted(Vec<RoutedCluster>),
+    /// The lookup service of a plugin chooses the cluster.
+    Lookup(RoutedLookup),
     /// A cluster specifier plugin of this name, which channels do not execute.
     Plugin(String),
+}
+
+/// A plugin of a route that is executed.
+#[derive(Debug)]
+struct RoutedLookup {
+    plugin: LookupPlugin,
+    /// See [`Selected::filters`].
+    filters: Option<Arc<FilterChain>>,
+}
+
+/// A plugin by which routes look up the clusters of calls.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct LookupPlugin {
+    /// The name in the route configuration.
+    pub(crate) name: Arc<str>,
+    pub(crate) config: Arc<RouteLookup>,
+    /// The host of the calls, for the keys.
+    pub(crate) host: Arc<str>,
 }
 
 /// A cluster of a route.
@@ -62,6 +83,10 @@ struct RoutedCluster {
 #[derive(Debug)]
 pub(crate) enum Selection {
     Selected(Selected),
+    /// The plugin of this name has the targets of the call, among which [`Generation::select_target`] selects.
+    ///
+    /// [`Generation::select_target`]: super::generation::Generation::select_target
+    Lookup(Arc<str>),
     /// The call waits for the next generation.
     Wait,
     /// A fail-fast call fails with UNAVAILABLE, and others wait for the next generation.
@@ -101,8 +126,9 @@ impl Routes {
         let filters = snapshot.listener().api().map_or(&[][..], |manager| &manager.http_filters);
         let mut chains =
             ChainCompiler::new(filters, &host.filter_overrides).with_instances(mem::take(instances));
+        let authority = snapshot.authority();
         let routes = host.routes.iter().map(|route| CompiledRoute {
-            clusters: RouteClusters::compile(route, uses, &mut chains),
+            clusters: RouteClusters::compile(route, uses, authority, &mut chains),
             retry_policy: retry_policy(route, common.as_ref()),
         });
         // The clusters of an older snapshot must not be kept in memory by the routes.
@@ -118,7 +144,23 @@ impl Routes {
 
     /// Whether calls on some of them have sessions.
     pub(super) fn have_sessions(&self) -> bool {
-        self.routes.iter().any(|route| route.clusters.all().iter().any(RoutedCluster::has_session))
+        self.routes.iter().any(|route| {
+            route.clusters.all().iter().any(RoutedCluster::has_session)
+                || route.clusters.lookup().is_some_and(RoutedLookup::has_session)
+        })
+    }
+
+    /// Whether plugins look up the clusters of some of them.
+    pub(super) fn looks_up(&self) -> bool {
+        self.routes.iter().any(|route| route.clusters.lookup().is_some())
+    }
+
+    /// The plugins by which they look up clusters, each once.
+    pub(super) fn lookup_plugins(&self) -> Vec<LookupPlugin> {
+        let plugins = self.routes.iter().filter_map(|route| route.clusters.lookup());
+        // The names are unique in a route configuration.
+        let by_name: BTreeMap<_, _> = plugins.map(|lookup| (&lookup.plugin.name, &lookup.plugin)).collect();
+        by_name.into_values().cloned().collect()
     }
 
     /// The cluster of a request.
@@ -130,6 +172,7 @@ impl Routes {
         let routed = match &compiled.clusters {
             RouteClusters::One(routed) => Some(routed),
             RouteClusters::Weighted(clusters) => drawn(route).and_then(|place| clusters.get(place)),
+            RouteClusters::Lookup(lookup) => return Selection::Lookup(lookup.plugin.name.clone()),
             RouteClusters::Plugin(name) => {
                 return Selection::NoRoute(self.describe(&format!(
                     "the cluster specifier plugin {name} is not executed by the channel"
@@ -146,16 +189,30 @@ impl Routes {
             Some((routed.cluster.hold()?, routed.filters.clone(), compiled.clusters.others(routed)?))
         };
         match routed.and_then(held) {
-            Some((cluster, filters, others)) => Selection::Selected(Selected {
-                cluster,
-                max_stream_duration: route.max_stream_duration(),
-                auto_host_rewrite: route.auto_host_rewrite(),
-                retry_policy: compiled.retry_policy.clone(),
-                hash_policies: route.shared_hash_policies(),
-                filters,
-                others,
-            }),
+            Some((cluster, filters, others)) => {
+                Selection::Selected(Selected { others, ..compiled.selected(route, cluster, filters) })
+            }
             // It was removed after this generation was published; a newer one is there.
+            None => Selection::Wait,
+        }
+    }
+
+    /// The selection of a request for which a plugin has chosen a cluster; as by [`select`](Self::select) if its route has another
+    /// plugin or none.
+    pub(super) fn select_target(
+        &self,
+        query: &RouteQuery<'_>,
+        plugin: &str,
+        cluster: &Arc<ClusterUse>,
+    ) -> Selection {
+        let routed = self.snapshot.route_with_place(query).and_then(|(place, route)| {
+            let compiled = &self.routes[place];
+            let lookup = compiled.clusters.lookup().filter(|lookup| &*lookup.plugin.name == plugin)?;
+            Some((compiled, route, lookup))
+        });
+        let Some((compiled, route, lookup)) = routed else { return self.select(query) };
+        match cluster.hold() {
+            Some(cluster) => Selection::Selected(compiled.selected(route, cluster, lookup.filters.clone())),
             None => Selection::Wait,
         }
     }
@@ -188,11 +245,32 @@ impl Routes {
     }
 }
 
+impl CompiledRoute {
+    /// The selection of a cluster, without others.
+    fn selected(
+        &self,
+        route: RouteView<'_>,
+        cluster: ClusterReference,
+        filters: Option<Arc<FilterChain>>,
+    ) -> Selected {
+        Selected {
+            cluster,
+            max_stream_duration: route.max_stream_duration(),
+            auto_host_rewrite: route.auto_host_rewrite(),
+            retry_policy: self.retry_policy.clone(),
+            hash_policies: route.shared_hash_policies(),
+            filters,
+            others: Vec::new(),
+        }
+    }
+}
+
 impl RouteClusters {
     /// Compiles the clusters of a route, each with its chain of filters.
     fn compile(
         route: &Route,
         uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>,
+        host: &str,
         chains: &mut ChainCompiler<'_>,
     ) -> Self {
         let mut routed = |name: &Arc<str>, overrides: &[FilterOverride], weight| RoutedCluster {
@@ -212,7 +290,17 @@ impl RouteClusters {
                             .collect(),
                     )
                 }
-                ClusterChoice::Plugin(plugin) => Self::Plugin(plugin.name.to_string()),
+                ClusterChoice::Plugin(plugin) => match plugin.config.get::<RouteLookup>() {
+                    Some(config) => Self::Lookup(RoutedLookup {
+                        plugin: LookupPlugin {
+                            name: plugin.name.clone(),
+                            config: Arc::new(config.clone()),
+                            host: host.into(),
+                        },
+                        filters: chains.chain(&route.filter_overrides, &[]),
+                    }),
+                    None => Self::Plugin(plugin.name.to_string()),
+                },
             },
             RouteAction::NonForwarding => Self::Unsupported("non_forwarding_action"),
             RouteAction::Unsupported(action) => Self::Unsupported(action.name()),
@@ -224,7 +312,15 @@ impl RouteClusters {
         match self {
             Self::One(routed) => std::slice::from_ref(routed),
             Self::Weighted(clusters) => clusters,
-            Self::Plugin(_) | Self::Unsupported(_) => &[],
+            Self::Lookup(_) | Self::Plugin(_) | Self::Unsupported(_) => &[],
+        }
+    }
+
+    /// The plugin that chooses the cluster, if there is one.
+    fn lookup(&self) -> Option<&RoutedLookup> {
+        match self {
+            Self::Lookup(lookup) => Some(lookup),
+            Self::One(_) | Self::Weighted(_) | Self::Plugin(_) | Self::Unsupported(_) => None,
         }
     }
 
@@ -239,6 +335,12 @@ impl RouteClusters {
             .iter()
             .filter(|cluster| cluster.is_drawn && !Arc::ptr_eq(&cluster.cluster, &selected.cluster));
         others.map(|cluster| cluster.cluster.hold()).collect()
+    }
+}
+
+impl RoutedLookup {
+    fn has_session(&self) -> bool {
+        self.filters.as_ref().is_some_and(|filters| filters.has_session())
     }
 }
 

@@ -1,5 +1,7 @@
 //! The settings of a channel, and how it is built.
 
+mod lookups;
+
 use std::{sync::Arc, time::Duration};
 
 use http::HeaderMap;
@@ -454,11 +456,13 @@ impl ChannelBuilder {
         settings.security.check(&target)?;
         let client = client(&target, source, &settings.security)?;
         settings.security.choose_crypto(&client, &target)?;
-        let (_, service) = client.bootstrap().read_target(target.as_str())?;
+        let service = settings.service(&client, &target)?;
         let headers = DefaultHeaders::new(&target, &settings, service)?;
         // Unbounded: senders are calls, which must not wait for the task.
         let (control, receiver) = mpsc::unbounded_channel();
         let node = client.bootstrap().node().id.clone();
+        let runtime = client.runtime().clone();
+        let lookups = lookups::routers(&client, &settings, headers.authority.as_str(), &control);
         #[cfg(feature = "metrics")]
         if let Some(metrics) = settings.metrics.take() {
             settings.observer = Some(metrics.recorder(target.as_str()));
@@ -467,8 +471,8 @@ impl ChannelBuilder {
             settings.balancer.pick_first.observer = Observer::new(move |event| observer.on_balance(event));
         }
         let telemetry = Telemetry::new(settings.observer.clone(), target.as_str().into());
-        let calls = Arc::new(CallContext::new(headers, node, &settings, control.clone(), telemetry));
-        let runtime = client.runtime().clone();
+        let calls = CallContext::new(headers, node, &settings, control.clone(), telemetry);
+        let calls = Arc::new(calls.with_lookups(lookups));
         let queue = ControlQueue { sender: control.downgrade(), receiver };
         let task = task::run(client.clone(), target.clone(), settings, &calls, queue);
         Ok((Channel { shared: Arc::new(Shared { calls, control, target, client }) }, task, runtime))
@@ -481,12 +485,12 @@ fn client(
     source: Option<Source>,
     security: &SecuritySettings,
 ) -> Result<Client, ChannelError> {
-    // Before the environment is read: a typing error is not to be reported as a missing bootstrap.
-    check_target(target.as_str())?;
     let bootstrap = match source {
         Some(Source::Client(client)) => return Ok(client),
         Some(Source::Bootstrap(bootstrap)) => bootstrap,
         None => {
+            // Before the environment is read: a typing error is not to be reported as a missing bootstrap.
+            check_target(target.as_str())?;
             let error = |error| ChannelError::Bootstrap { target: target.to_string(), error };
             Arc::new(Bootstrap::from_env().map_err(error)?)
         }

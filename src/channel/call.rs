@@ -9,6 +9,7 @@ use tracing::Instrument;
 
 mod attempts;
 mod filters;
+mod lookup;
 
 pub(super) use self::filters::TrailerFilters;
 use self::{
@@ -20,6 +21,7 @@ use super::{
     active::{ActiveCall, ActiveCalls},
     deadline::{CallEnd, Deadline},
     headers::{self, DefaultHeaders, Head},
+    lookup::LookupRouters,
     metadata_server::MetadataServer,
     picker_cell::{PickerCell, QueuedCall, ShutDown},
     plain_http,
@@ -97,6 +99,8 @@ pub(super) struct CallContext {
     telemetry: Telemetry,
     /// Adds the context of traces to the headers of attempts.
     pub(super) propagator: Option<Propagator>,
+    /// Executes the plugins of routes.
+    pub(super) lookups: Arc<LookupRouters>,
 }
 
 /// A call in progress, until its response begins.
@@ -119,6 +123,8 @@ pub(super) struct Call<'a> {
     pub(super) attempts: u32,
     /// The records of the call, until its response takes them.
     pub(super) telemetry: CallTelemetry,
+    /// The header data of the response by which the cluster was looked up.
+    lookup_data: Option<HeaderValue>,
 }
 
 /// The result of routing, as far as attempts need it. Filters may change it (`filters::upstream`).
@@ -167,7 +173,13 @@ impl CallContext {
             callbacks,
             telemetry,
             propagator: settings.propagator.clone(),
+            lookups: Arc::default(),
         }
+    }
+
+    /// Executes the plugins of routes.
+    pub(super) fn with_lookups(self, lookups: Arc<LookupRouters>) -> Self {
+        Self { lookups, ..self }
     }
 
     /// Makes a call. Its failures are responses, too (CH2.27).
@@ -203,6 +215,7 @@ impl CallContext {
             reason: None,
             attempts: 0,
             telemetry,
+            lookup_data: None,
         };
         let span = call.telemetry.span();
         let responded = pin!(call.run(&mut request, active, deadline)).instrument(span).await;
@@ -246,6 +259,9 @@ impl<'a> Call<'a> {
             filters,
             others,
         } = self.select(request.uri().path(), request.headers()).await?;
+        if let Some(data) = self.lookup_data.take() {
+            request.headers_mut().insert(lookup::LOOKUP_DATA, data);
+        }
         // A31-2: the shorter one of both limits applies, whichever was set first.
         if let Some(limit) = max_stream_duration {
             self.limit(limit)?;
@@ -339,6 +355,10 @@ impl<'a> Call<'a> {
             };
             match selection {
                 Selection::Selected(selected) => return Ok(selected),
+                Selection::Lookup(plugin) => match Box::pin(self.look_up(&plugin, &query, seen)).await? {
+                    Some(selected) => return Ok(selected),
+                    None => continue,
+                },
                 Selection::NoRoute(reason) => return Err(self.failed(&reason)),
                 Selection::Fail(reason) if !self.waits_for_ready => return Err(self.unavailable(&reason)),
                 Selection::Fail(reason) => self.reason = Some(reason.into()),

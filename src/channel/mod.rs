@@ -57,6 +57,7 @@ mod error;
 mod headers;
 #[cfg(feature = "grpc")]
 mod invoke;
+mod lookup;
 mod malformed;
 mod metadata_server;
 mod picker_cell;

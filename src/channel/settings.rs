@@ -3,12 +3,16 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    connection::ConnectionSettings, propagator::Propagator, security::SecuritySettings,
+    connection::ConnectionSettings, propagator::Propagator, security::SecuritySettings, task::DnsTarget,
     telemetry::ChannelObserver,
 };
-use crate::balance::{retry::RetrySettings, settings::BalancerSettings};
 #[cfg(feature = "metrics")]
 use crate::metrics::ChannelMetrics;
+use crate::{
+    Client,
+    balance::{retry::RetrySettings, settings::BalancerSettings},
+    config::{Target, TargetError},
+};
 
 /// Settings of a channel.
 #[derive(Debug, Clone)]
@@ -37,6 +41,10 @@ pub(super) struct Settings {
     pub(super) user_agent: Option<String>,
     /// The host of the metadata server; `None` for that of the environment.
     pub(super) metadata_server: Option<String>,
+    /// Whether the cluster specifier plugins of routes are executed.
+    pub(super) executes_plugins: bool,
+    /// The host of the target of a channel to a lookup service, if it is no target of xDS.
+    pub(super) dns_target: Option<DnsTarget>,
     /// Settings of TLS.
     pub(super) security: SecuritySettings,
     /// Made when the channel is built, with its target.
@@ -68,6 +76,8 @@ impl Settings {
             authority: None,
             user_agent: None,
             metadata_server: None,
+            executes_plugins: true,
+            dns_target: None,
             security: SecuritySettings::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
@@ -75,6 +85,36 @@ impl Settings {
             max_receive_message_size: 4 << 20,
             propagator: None,
             observer: None,
+        }
+    }
+
+    /// The service of the target, which the authority is by default.
+    ///
+    /// # Errors
+    /// The target cannot be parsed, or its authority is not in the bootstrap.
+    pub(super) fn service(&self, client: &Client, target: &Target) -> Result<String, TargetError> {
+        match &self.dns_target {
+            // Lookups have the authority of the channel that they are for.
+            Some(_) => Ok(String::new()),
+            None => client.bootstrap().read_target(target.as_str()).map(|(_, service)| service),
+        }
+    }
+
+    /// The settings of a channel to the lookup service of a plugin. It has the authority and the security of the channel, so that the
+    /// headers in keys go to no server that the channel itself would not trust.
+    pub(super) fn for_lookups(&self, authority: &str) -> Self {
+        Self {
+            authority: Some(authority.to_owned()),
+            executes_plugins: false,
+            share_connections: false,
+            wait_for_ready: false,
+            max_queued: usize::MAX,
+            retry_throttle: None,
+            #[cfg(feature = "metrics")]
+            metrics: None,
+            propagator: None,
+            observer: None,
+            ..self.clone()
         }
     }
 }

@@ -3,6 +3,7 @@
 mod connections;
 mod control;
 mod latest_waits;
+mod target_resolution;
 mod waits;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -16,9 +17,11 @@ use tokio::{
 use tracing::info;
 
 pub(super) use self::control::{Collected, Control, ControlQueue};
+pub(super) use self::target_resolution::DnsTarget;
 use self::{
     connections::{Connections, LoadWatch},
     latest_waits::LatestWaits,
+    target_resolution::{TargetResolution, TargetSource},
     waits::{next, now, until},
 };
 use super::{
@@ -26,6 +29,7 @@ use super::{
     active::ActiveCalls,
     call::{CallContext, SHUT_DOWN},
     connection::{Connection, Handle, LoadWatchSettings, Loss, watch_load},
+    lookup::LookupRouters,
     picker_cell::{Connect, PickerCell},
     security::{ChannelSecurity, RotationWatch},
     settings::Settings,
@@ -47,7 +51,7 @@ use crate::{
         stream_queue::streams::Streams,
         weights::LoadReport,
     },
-    client::{ClusterSubscription, Resolution},
+    client::ClusterSubscription,
     config::Target,
     error::WatchError,
     resolve::Snapshot,
@@ -72,8 +76,7 @@ enum Event {
 /// The state of the task.
 struct Task {
     /// Resolves the target.
-    client: Client,
-    target: Target,
+    source: TargetSource,
     /// The authority of requests that are not calls.
     authority: Authority,
     /// Delays of the streams of load reports.
@@ -87,9 +90,9 @@ struct Task {
     /// The core: routes, clusters and the balancer.
     generations: Generations<Handle>,
     /// The resolution of the target; `None` while the channel is idle.
-    resolution: Option<Resolution>,
+    resolution: Option<TargetResolution>,
     /// Keeps clusters of the core in the snapshots.
-    subscriptions: HashMap<Arc<str>, ClusterSubscription>,
+    subscriptions: HashMap<Arc<str>, Option<ClusterSubscription>>,
     /// Whether connections are shared.
     shares_connections: bool,
     /// Executes attempts and connections.
@@ -110,6 +113,8 @@ struct Task {
     exits_idle: bool,
     /// The waits until calls use the latest configuration.
     latest_waits: LatestWaits,
+    /// Executes the plugins of routes.
+    lookups: Arc<LookupRouters>,
 }
 
 /// The circuit breakers of all channels of the process (CH4.7).
@@ -149,8 +154,7 @@ pub(super) fn run(
         Connections::new(client.clone(), target.clone(), settings.connections, security, events.clone())
             .with_shared(settings.share_connections);
     let task = Task {
-        client,
-        target,
+        source: TargetSource::new(client, target, settings.dns_target),
         authority: calls.authority.clone(),
         backoff: settings.balancer.pick_first.backoff.backoff.clone(),
         idle_timeout: settings.idle_timeout,
@@ -169,6 +173,7 @@ pub(super) fn run(
         has_client_ended: false,
         exits_idle: false,
         latest_waits: LatestWaits::default(),
+        lookups: calls.lookups.clone(),
     };
     let published = calls.published.clone();
     supervise("channel", task.run(control, received), move |end| match end {
@@ -248,10 +253,10 @@ impl Task {
             Control::ResetBackoff => self.generations.balancer.reset_backoff(now()),
             Control::Resolution(answer) => {
                 self.wake();
-                let _ = self.resolution.clone().map(|resolution| answer.send(resolution));
+                let _ = self.resolution.as_ref().map(|resolution| resolution.answer(answer));
             }
             Control::UseLatest(done) => {
-                if let Some(resolved) = self.resolution.as_ref().and_then(Resolution::latest) {
+                if let Some(resolved) = self.resolution.as_ref().and_then(TargetResolution::latest) {
                     self.handle_resolution(resolved);
                 }
                 self.latest_waits.add(done);
@@ -272,7 +277,7 @@ impl Task {
     fn wake(&mut self) {
         if self.resolution.is_none() {
             self.active.wake();
-            self.resolution = Some(self.client.resolve(&self.target));
+            self.resolution = Some(self.source.resolve());
             self.has_client_ended = false;
             self.idle_at = (!self.idle_timeout.is_zero()).then(|| Instant::now() + self.idle_timeout);
         }
@@ -333,7 +338,7 @@ impl Task {
     /// Replaces the connections that were made with certificates that were replaced (CH7.7).
     fn handle_rotation(&mut self, rotation: &Rotation) {
         let Rotation { roots, identities } = rotation;
-        info!(target_name = %self.target, ?roots, ?identities, "certificates were rotated, connections are replaced");
+        info!(target_name = %self.source.target(), ?roots, ?identities, "certificates were rotated, connections are replaced");
         self.generations.balancer.on_rotation(rotation, now());
     }
 
@@ -418,8 +423,11 @@ impl Task {
         Some(connects)
     }
 
-    /// Executes the commands of the core.
+    /// Executes the commands of the core, and the plugins of routes before the routes are published.
     fn execute(&mut self) {
+        if let Some(plugins) = self.generations.poll_lookup_plugins() {
+            self.lookups.update(plugins);
+        }
         while let Some(command) = self.generations.balancer.poll_command(now()) {
             match command {
                 Command::Connect { connection, destination, timeout, purpose: _ } => {

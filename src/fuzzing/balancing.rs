@@ -144,7 +144,7 @@ impl Balancing {
                 cluster: selected.cluster,
                 random: fastrand::Rng::with_seed(1),
             }),
-            Selection::Wait | Selection::Fail(_) | Selection::NoRoute(_) => None,
+            Selection::Lookup(_) | Selection::Wait | Selection::Fail(_) | Selection::NoRoute(_) => None,
         }
     }
 

@@ -14,9 +14,9 @@ use crate::pb::{google::protobuf as google, grpc::lookup::v1 as pb};
 
 /// The configuration of a lookup service that chooses the cluster of a request.
 ///
-/// The crate validates the configuration, and does no lookups: an application that does them registers the type by
-/// `Registry::new().with_cluster_specifier::<RouteLookup>()`, and reads it from
-/// [`ClusterChoice::Plugin`](super::route_action::ClusterChoice::Plugin).
+/// It is used if the application registers the type by `Registry::new().with_cluster_specifier::<RouteLookup>()`. A channel (feature
+/// `channel`) does the lookups, as `docs/channel/lookup.md` describes; an application without a channel reads the configuration from
+/// [`ClusterChoice::Plugin`](super::route_action::ClusterChoice::Plugin), and does them itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteLookup {

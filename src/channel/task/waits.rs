@@ -4,10 +4,13 @@ use std::{future::pending, sync::Arc};
 
 use tokio::time::{Instant, sleep_until};
 
-use crate::{client::Resolution, error::WatchError, resolve::Snapshot};
+use super::target_resolution::TargetResolution;
+use crate::{error::WatchError, resolve::Snapshot};
 
 /// Returns the next state of the resolution, if there is one; `None` once its client has ended.
-pub(super) async fn next(resolution: &mut Option<Resolution>) -> Option<Result<Arc<Snapshot>, WatchError>> {
+pub(super) async fn next(
+    resolution: &mut Option<TargetResolution>,
+) -> Option<Result<Arc<Snapshot>, WatchError>> {
     match resolution {
         Some(resolution) => resolution.next().await,
         None => pending().await,

@@ -8,6 +8,7 @@ mod header_lists;
 mod held_responses;
 mod idle;
 mod load_reports;
+mod lookups;
 mod malformed;
 mod messages;
 mod outliers;

@@ -1,0 +1,77 @@
+//! The execution of route lookup (RLS): a router for each plugin of the routes, with its lookups and a channel to the lookup service.
+
+mod request;
+mod router;
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use arc_swap::ArcSwap;
+use tokio::{runtime::Handle, sync::mpsc::WeakUnboundedSender};
+
+pub(super) use self::router::{LookupRouter, Routing};
+use super::{Channel, task::Control};
+use crate::balance::routes::LookupPlugin;
+
+/// The routers of a channel, by the names of the plugins.
+#[derive(Debug, Default)]
+pub(super) struct LookupRouters {
+    /// The task of the channel replaces them with the routes; calls load them without a lock.
+    routers: ArcSwap<BTreeMap<Arc<str>, Arc<LookupRouter>>>,
+    /// What routers are made with; `None` for the channel of a router, which executes no plugins: a service that is looked up by itself
+    /// would be a channel within a channel without an end (RL12).
+    source: Option<Arc<LookupSource>>,
+}
+
+/// What routers are made with.
+pub(super) struct LookupSource {
+    /// Makes the channel to a lookup service, or says why there is none.
+    pub(super) connect: Box<Connect>,
+    /// The queue to the task of the channel whose calls look up clusters.
+    pub(super) control: WeakUnboundedSender<Control>,
+    /// The runtime of lookups.
+    pub(super) runtime: Handle,
+}
+
+/// A function from the target of a lookup service to a channel.
+pub(super) type Connect = dyn Fn(&str) -> Result<Channel, String> + Send + Sync;
+
+impl LookupRouters {
+    /// Without routers.
+    pub(super) fn new(source: Option<LookupSource>) -> Arc<Self> {
+        Arc::new(Self { routers: ArcSwap::default(), source: source.map(Arc::new) })
+    }
+
+    /// Whether plugins are executed.
+    pub(super) fn are_executed(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// The router of a plugin of the newest routes.
+    pub(super) fn find(&self, plugin: &str) -> Option<Arc<LookupRouter>> {
+        self.routers.load().get(plugin).cloned()
+    }
+
+    /// Replaces the plugins. A router stays while routes have a plugin of its name.
+    pub(super) fn update(&self, plugins: Vec<LookupPlugin>) {
+        let Some(source) = &self.source else { return };
+        let before = self.routers.load();
+        let routers = plugins.into_iter().map(|plugin| {
+            let name = plugin.name.clone();
+            let router = match before.get(&name).filter(|router| router.is_for_host(&plugin.host)) {
+                Some(router) => {
+                    router.update(plugin.config);
+                    router.clone()
+                }
+                None => LookupRouter::start(plugin, source.clone()),
+            };
+            (name, router)
+        });
+        self.routers.store(Arc::new(routers.collect()));
+    }
+}
+
+impl fmt::Debug for LookupSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LookupSource").finish_non_exhaustive()
+    }
+}
