@@ -3,6 +3,7 @@
 #[cfg(any(test, feature = "channel"))]
 mod status;
 mod subscriptions;
+mod unexecuted;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,9 +13,10 @@ use std::{
     time::Instant,
 };
 
-use tracing::warn;
-
-use self::subscriptions::{SubscribedClusters, Subscriptions};
+use self::{
+    subscriptions::{SubscribedClusters, Subscriptions},
+    unexecuted::Unexecuted,
+};
 use super::{
     balancer::Balancer,
     cluster_use::{ClusterUse, OnUnused},
@@ -30,7 +32,6 @@ use crate::{
     error::WatchError,
     filters::Instances,
     resolve::{RouteQuery, Snapshot},
-    resource::Remarks,
 };
 
 /// Routes and pickers. It is immutable.
@@ -97,10 +98,8 @@ pub(crate) struct Generations<H> {
     snapshot: Option<Arc<Snapshot>>,
     /// See [`Generation::stale_config`].
     stale_config: Option<Arc<StaleConfig>>,
-    /// The HTTP filters of the newest routes that are not executed, which were logged.
-    warned: BTreeSet<String>,
-    /// The fields of the listener and its routes that are not executed, which were logged.
-    warned_fields: BTreeSet<&'static str>,
+    /// What is not executed of the newest listener and its routes.
+    unexecuted: Unexecuted,
     /// Instances of the HTTP filters of the newest listener.
     instances: Instances,
 }
@@ -213,8 +212,7 @@ impl<H: Clone + Debug> Generations<H> {
             on_unused,
             snapshot: None,
             stale_config: None,
-            warned: BTreeSet::new(),
-            warned_fields: BTreeSet::new(),
+            unexecuted: Unexecuted::default(),
             instances: Instances::default(),
         }
     }
@@ -241,11 +239,11 @@ impl<H: Clone + Debug> Generations<H> {
                 // Most snapshots change endpoints alone, and their routes need not be compiled again (CH1.25).
                 if !is_same {
                     let (routes, unexecuted) = Routes::compile(&snapshot, &self.uses, &mut self.instances);
-                    self.warn_of_filters(snapshot.target(), unexecuted);
+                    self.unexecuted.warn_of_filters(snapshot.target(), unexecuted);
                     self.balancer.set_sessions(routes.have_sessions(), now);
                     self.set_routing(Routing::Routes(Arc::new(routes)));
                 }
-                self.warn_of_fields(&snapshot);
+                self.unexecuted.warn_of_fields(&snapshot);
                 self.set_stale_config(StaleConfig::of(snapshot.without_clusters().warnings()));
                 self.snapshot = Some(snapshot);
             }
@@ -449,36 +447,6 @@ impl<H: Clone + Debug> Generations<H> {
             }
         }
     }
-
-    /// Logs the fields of the listener and its routes that are not executed, unless those before had them.
-    fn warn_of_fields(&mut self, snapshot: &Snapshot) {
-        let fields: BTreeSet<_> =
-            remarks_of_routes(snapshot).into_iter().flat_map(Remarks::not_executed).copied().collect();
-        for field in fields.difference(&self.warned_fields) {
-            warn!(
-                target = snapshot.target(),
-                "the channel does not execute a part of the configuration: {field}"
-            );
-        }
-        self.warned_fields = fields;
-    }
-
-    /// Logs what is configured and not executed, unless the routes before had it.
-    fn warn_of_filters(&mut self, target: &str, unexecuted: BTreeSet<&str>) {
-        let unexecuted: BTreeSet<_> = unexecuted.into_iter().map(str::to_owned).collect();
-        for filter in unexecuted.difference(&self.warned) {
-            warn!(
-                target,
-                %filter, "the channel does not execute a part of the configuration: HTTP filter"
-            );
-        }
-        self.warned = unexecuted;
-    }
-}
-
-/// What is not used of the listener and of the routes of a target.
-fn remarks_of_routes(snapshot: &Snapshot) -> [&Remarks; 3] {
-    [&snapshot.listener().remarks, &snapshot.route_config().remarks, &snapshot.virtual_host().remarks]
 }
 
 /// The order in which states of clusters make that of the channel (CH3.12).

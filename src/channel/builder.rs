@@ -1,6 +1,7 @@
 //! The settings of a channel, and how it is built.
 
 mod lookups;
+mod source;
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,13 +11,13 @@ use tokio::{runtime::Handle, sync::mpsc};
 use tokio_rustls::rustls::crypto::CryptoProvider;
 use tracing::Span;
 
+use self::source::{Source, client};
 use super::{
     Channel, Shared,
     call::CallContext,
     error::ChannelError,
     headers::DefaultHeaders,
     propagator::Propagator,
-    security::SecuritySettings,
     settings::Settings,
     task::{self, ControlQueue},
     telemetry::Telemetry,
@@ -28,7 +29,7 @@ use crate::metrics::ChannelMetrics;
 use crate::{
     Bootstrap, Client,
     balance::{identity::EndpointCredentials, observer::Observer, retry::Throttle},
-    config::{Target, bounded, check_target},
+    config::{Target, bounded},
 };
 
 /// Builds a [`Channel`].
@@ -41,13 +42,6 @@ pub struct ChannelBuilder {
     /// Set by `bootstrap` or `client`; the later one counts. `None` is the bootstrap of the environment.
     source: Option<Source>,
     settings: Settings,
-}
-
-/// The client of a channel, or the bootstrap of the shared one.
-#[derive(Debug)]
-enum Source {
-    Client(Client),
-    Bootstrap(Arc<Bootstrap>),
 }
 
 impl ChannelBuilder {
@@ -477,26 +471,6 @@ impl ChannelBuilder {
         let task = task::run(client.clone(), target.clone(), settings, &calls, queue);
         Ok((Channel { shared: Arc::new(Shared { calls, control, target, client }) }, task, runtime))
     }
-}
-
-/// The client of a channel: that of the application, or the shared one of a bootstrap.
-fn client(
-    target: &Target,
-    source: Option<Source>,
-    security: &SecuritySettings,
-) -> Result<Client, ChannelError> {
-    let bootstrap = match source {
-        Some(Source::Client(client)) => return Ok(client),
-        Some(Source::Bootstrap(bootstrap)) => bootstrap,
-        None => {
-            // Before the environment is read: a typing error is not to be reported as a missing bootstrap.
-            check_target(target.as_str())?;
-            let error = |error| ChannelError::Bootstrap { target: target.to_string(), error };
-            Arc::new(Bootstrap::from_env().map_err(error)?)
-        }
-    };
-    bootstrap.read_target(target.as_str())?;
-    Ok(security.of_client(Client::builder(bootstrap)).shared()?)
 }
 
 /// The shortest delay between attempts to connect, and the shortest time for the answer to a ping. Zero would be a loop without a wait.

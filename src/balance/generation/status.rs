@@ -8,7 +8,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Generation, Generations, Routing, remarks_of_routes};
+use super::{Generation, Generations, Routing, unexecuted::remarks_of_routes};
 use crate::{
     balance::status::{ClusterStatus, ConnectionFacts, EndpointStatus, LeafStatus, UnusedEndpoint},
     escape::Escaped,
@@ -44,7 +44,8 @@ impl<H: Clone + ConnectionFacts + Debug> Generations<H> {
     /// executed.
     pub(crate) fn not_executed(&self) -> Vec<Arc<str>> {
         let Some(snapshot) = &self.snapshot else { return Vec::new() };
-        let filters = self.warned.iter().map(|filter| format!("HTTP filter {}", Escaped(filter)).into());
+        let filters =
+            self.unexecuted.filters.iter().map(|filter| format!("HTTP filter {}", Escaped(filter)).into());
         let mut all: Vec<Arc<str>> = filters.collect();
         for remarks in remarks_of_routes(snapshot) {
             all.extend(shown(remarks).map(Arc::from));

@@ -124,9 +124,9 @@ fn ch11_12_warnings_of_filters_are_kept_for_the_routes_now() {
     let mut it = Fixture::new();
     for update in 0..100 {
         let name = format!("example.filter_{update}");
-        it.generations.warn_of_filters("xds:///shop", [&*name].into());
-        assert_eq!(it.generations.warned, [name].into());
+        it.generations.unexecuted.warn_of_filters("xds:///shop", [&*name].into());
+        assert_eq!(it.generations.unexecuted.filters, [name].into());
     }
-    it.generations.warn_of_filters("xds:///shop", [].into());
-    assert!(it.generations.warned.is_empty());
+    it.generations.unexecuted.warn_of_filters("xds:///shop", [].into());
+    assert!(it.generations.unexecuted.filters.is_empty());
 }
