@@ -22,6 +22,7 @@ use crate::{
     base::type_url,
     config::{Target, TargetError},
     error::{Blame, Code, Subject, WatchError},
+    escape::debug_as_message,
     lrs::{LoadSettings, Loads},
     observed::Observed,
     resource::{
@@ -64,7 +65,7 @@ pub struct SnapshotBuilder {
 }
 
 /// The reason why there is no snapshot of some resources.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SnapshotError {
     /// The target is not of the form `xds:///service` or `xds://authority/service`.
@@ -95,6 +96,8 @@ pub enum SnapshotError {
         needed: String,
     },
 }
+
+debug_as_message!(SnapshotError);
 
 impl Snapshot {
     /// Builds a snapshot for a target without a management server: see [`SnapshotBuilder`].

@@ -4,6 +4,7 @@ use std::{fmt, net::SocketAddr, sync::Arc, time::Instant};
 
 use crate::{
     balance::{picker, weights::LoadReport},
+    escape::debug_as_message,
     lrs::Outcome,
 };
 
@@ -26,10 +27,12 @@ pub struct Attempt<C> {
 }
 
 /// A load report of an endpoint is malformed. The attempt goes on without it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the load report of the endpoint is not a message xds.data.orca.v3.OrcaLoadReport")]
 #[non_exhaustive]
 pub struct InvalidLoadReport;
+
+debug_as_message!(InvalidLoadReport);
 
 impl<C> Attempt<C> {
     /// `None` if the connection was lost, or is to be closed, since the picker was made.

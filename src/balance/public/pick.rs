@@ -8,6 +8,7 @@ use super::Attempt;
 use crate::{
     balance::picker::DropCause,
     error::{Code, WatchError},
+    escape::debug_as_message,
 };
 
 /// The result of a [pick](super::Picker::pick). `C` is what requests are sent with on a connection.
@@ -24,7 +25,7 @@ pub enum Pick<C> {
 }
 
 /// The reason why a request has no endpoint.
-#[derive(Debug, Clone, PartialEq, Error)]
+#[derive(Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum PickError {
     /// The target cannot be resolved.
@@ -57,6 +58,8 @@ pub enum PickError {
     #[error("{0}")]
     CircuitBreaker(Arc<str>),
 }
+
+debug_as_message!(PickError);
 
 impl PickError {
     /// Whether the next picker may have an endpoint for the request, so that it may wait for that instead of failing. Others fail at

@@ -181,7 +181,7 @@ async fn resolve(host: DnsTarget, target: Target, states: watch::Sender<Option<R
         match host.look_up().await {
             Ok(addresses) => {
                 if addresses != current {
-                    let snapshot = Snapshot::builder(target.as_str()).cluster(CLUSTER, [&*addresses]);
+                    let snapshot = Snapshot::builder(SNAPSHOT_TARGET).cluster(CLUSTER, [&*addresses]);
                     let snapshot = snapshot.build(Instant::now().into_std());
                     current = addresses;
                     states.send_replace(Some(snapshot.map_err(|error| failed(&target, &error.to_string()))));
@@ -206,6 +206,8 @@ fn failed(target: &Target, reason: &str) -> WatchError {
 
 /// The default port.
 const HTTPS: u16 = 443;
+/// The target of the snapshots of hosts, which are no targets of xDS themselves.
+const SNAPSHOT_TARGET: &str = "xds:///lookup-service";
 /// The cluster with the addresses of a host.
 const CLUSTER: &str = "lookup-service";
 /// How many addresses of a host are used.

@@ -4,19 +4,21 @@ use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use regex::Regex;
 
 use super::*;
 use crate::{
+    balance::{InvalidLoadReport, PickError},
     channel::{ChannelError, ChannelState, NotReadyError},
     client::{BuildError, NotAppliedError},
     config::{Bootstrap, ConfigError, Metadata, ServerUri, TargetError, UnknownAuthority, ValidationError},
     control_plane::{ServerTls, session::Misuse},
     name::ResourceName,
     orca::{Metric, ServerMetrics},
+    resolve::Snapshot,
     resource::http_filter::FilterError,
     testing::TestControlPlane,
 };
@@ -43,11 +45,14 @@ async fn errors() -> Vec<String> {
         printed(ConfigError::new(vec![empty, ValidationError::new("", "too\nlong")])),
         printed(FilterError::new(Code::Aborted, "too\nlate")),
         printed(invalid.clone().at_index("clusters", 1)),
+        printed(InvalidLoadReport),
         printed(Metadata::default().with_entry("a b", "x").unwrap_err()),
         printed(ServerMetrics::new().set(Metric::MemoryUtilization, 2.0).unwrap_err()),
         printed("xds:///shop".parse::<ServerUri>().unwrap_err()),
         printed(Misuse::NoTypeUrl),
+        printed(PickError::Dropped("cluster a: dropped\nby b".into())),
         printed(ServerTls::from_files("/none.pem", "/none.key", None).unwrap_err()),
+        printed(Snapshot::builder("http://shop").build(Instant::now()).unwrap_err()),
         printed(ResourceName::parse("xdstp:shop").unwrap_err()),
         printed(control_plane.expect_clients(1).await.unwrap_err()),
         printed(NotAppliedError::new("xds:///shop", Duration::from_secs(5), "endpoints of \"new\nest\"")),
@@ -68,11 +73,14 @@ async fn main_prints_the_message_of_each_public_error() {
         "ConfigError(node.id: empty; too\\nlong)",
         "FilterError(ABORTED: too\\nlate)",
         "Invalid(clusters[1].lb_policy: unsupported)",
+        "InvalidLoadReport(the load report of the endpoint is not a message xds.data.orca.v3.OrcaLoadReport)",
         "InvalidMetadata(metadata \"a b\": key must consist of letters, digits and `_`, `-`, `.`)",
         "InvalidMetric(MemoryUtilization must be from 0 to 1, is 2)",
         "InvalidUri(\"xds:///shop\": not supported: a management server cannot be found through xDS itself)",
         "Misuse(type_url: missing on an aggregated stream)",
+        "PickError(cluster a: dropped\\nby b)",
         "ServerTlsError(certificate_file /none.pem: No such file or directory (os error 2))",
+        "SnapshotError(target \"http://shop\": does not start with `xds:`)",
         "NameError(resource name \"xdstp:shop\": scheme at byte 0: does not start with `xdstp://`)",
         "ExpectTimeout(no moment with 1 open streams within 0ns: 0 streams are open)",
         "NotAppliedError(the accepted configuration of xds:///shop is not in use after 5s: endpoints of \"new\\nest\")",
