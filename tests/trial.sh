@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # on channels are not listed: their blocks need other servers, or are no programs, and documentation tests compile them.
 documents=(README.md docs/{channel/README,channel/generated,TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
 # The blocks in `expect`.
-examples=(channel page resolve watch csds metrics observe testing applied generated)
+examples=(channel page resolve watch csds channelz metrics observe testing applied generated)
 
 main() {
   root=$PWD
@@ -154,6 +154,7 @@ expect() {
     *'Inspected<'*) what=observe check=ends expected='cart, version ' ;;
     *'fn choose('*) what=resolve check=ends expected='send it to Some(127.0.0.1:' ;;
     *'tonic::include_proto!'*) what=generated check=ends expected='failed with Unimplemented: ' ;;
+    *'ChannelzService'*) what=channelz check=listens expected=18001 ;;
     *'.wait_until_applied('*) what=applied check=ends expected='' ;;
     *'.wait_ready('*) what=page check=ends expected='answered: Some("12")' ;;
     *'Channel::builder('*) what=channel check=calls expected='answered: Some("12")' ;;
