@@ -145,7 +145,7 @@ impl EndpointWeight {
         self.metrics == *metrics
     }
 
-    /// The same weight, from now on by other metrics.
+    /// A copy of the weight, which later reports change by other metrics.
     pub(super) fn with_metrics(&self, metrics: &UtilizationMetrics) -> Arc<Self> {
         let copied = |value: &AtomicU64| AtomicU64::new(value.load(Ordering::Acquire));
         Arc::new(Self {

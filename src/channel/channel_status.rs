@@ -33,9 +33,9 @@ pub struct ChannelStatus {
     pub calls: usize,
     /// The calls since the channel was built.
     pub calls_begun: u64,
-    /// Those that have ended with the status OK.
+    /// The calls that have ended with the status OK.
     pub calls_succeeded: u64,
-    /// Those that have ended with another status, or were cancelled.
+    /// The calls that have ended with another status, or were cancelled.
     pub calls_failed: u64,
     /// How many of the calls wait for the configuration, an endpoint or a stream.
     pub waiting: usize,

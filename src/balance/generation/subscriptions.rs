@@ -9,7 +9,7 @@ use crate::balance::{cluster_use::ClusterUse, connectivity::Connectivity};
 pub(super) struct Subscriptions {
     /// The numbers of subscriptions.
     counts: BTreeMap<Arc<str>, usize>,
-    /// The same clusters for generations.
+    /// The subscribed clusters, as generations share them.
     clusters: Arc<SubscribedClusters>,
 }
 

@@ -253,7 +253,7 @@ impl<C: Clone> Balancer<C> {
     /// A picker for the state after all events, if it is another one than that of the last picker. The first call yields one by which
     /// picks wait.
     ///
-    /// It is to be called once [`poll_command`](Self::poll_command) has returned `None`. A picker takes time in the number of endpoints
+    /// An application calls this once [`poll_command`](Self::poll_command) has returned `None`. A picker takes time in the number of endpoints
     /// that have changed and more, so that all events that are there are to be handled before.
     pub fn poll_picker(&mut self, now: Instant) -> Option<Picker<C>> {
         self.take_pickers(now);

@@ -11,9 +11,9 @@ use crate::balance::connect_request::ConnectRequest;
 /// A connection that a pick has requested.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Requested {
-    /// That of a cluster, which is idle (CH3.22).
+    /// A connection of an idle cluster (CH3.22).
     Cluster(Arc<str>),
-    /// That of an endpoint (CH3.33).
+    /// A connection to an endpoint (CH3.33).
     Endpoint(ConnectRequest),
 }
 

@@ -23,7 +23,7 @@ use crate::{
 
 /// The routes of a snapshot with the endpoints of its clusters at one time. `C` is what requests are sent with on a connection.
 ///
-/// It is immutable and cheap to clone. Threads pick by the latest picker that they have, without a lock;
+/// A picker is immutable and cheap to clone. Threads pick by the latest picker that they have, without a lock;
 /// [`Balancer::poll_picker`](super::Balancer::poll_picker) yields later ones.
 pub struct Picker<C> {
     state: Arc<State<C>>,

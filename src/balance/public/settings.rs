@@ -77,7 +77,7 @@ impl Settings {
 
     /// Connects without TLS, also to clusters that configure it.
     ///
-    /// By default, clusters with TLS have no usable endpoints, so that nothing is sent in plaintext by mistake.
+    /// Clusters with TLS have no usable endpoints by default, so that nothing is sent in plaintext by mistake.
     #[must_use]
     pub fn with_insecure_credentials(mut self) -> Self {
         self.core.credentials = EndpointCredentials::Insecure;
