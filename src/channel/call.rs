@@ -375,9 +375,15 @@ impl<'a> Call<'a> {
         self.telemetry.on_wait();
         let reason =
             || self.reason.clone().map_or(NO_CONFIGURATION.into(), |reason| reason.to_string().into());
-        let _delay = self.telemetry.delay_call(DelayType::Resolving, reason);
+        let mut delay = self.telemetry.delay_call(DelayType::Resolving, reason);
         match self.deadline.watch(waiter.answer()).await {
-            Ok(answer) => answer.map_err(|ShutDown| self.shut_down()),
+            Ok(answer) => {
+                answer.map_err(|ShutDown| self.shut_down())?;
+                if let Some(delay) = &mut delay {
+                    delay.complete();
+                }
+                Ok(())
+            }
             Err(end) => Err(self.ended(end, NO_CONFIGURATION)),
         }
     }

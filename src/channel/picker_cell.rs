@@ -349,6 +349,9 @@ impl PickerWait {
             | Pick::Broken(_)
             | Pick::Drop(..)
             | Pick::Unknown(_)) => {
+                if let (Some(delay), Pick::Complete(_)) = (&mut self.delay, &pick) {
+                    delay.complete();
+                }
                 let Self { attributes, answer, .. } = *self;
                 // A pick that nobody reads any more is released here.
                 let _ = answer.send((Some((pick, current.number())), attributes));

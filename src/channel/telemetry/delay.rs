@@ -35,6 +35,8 @@ pub(in crate::channel) struct Delay {
     parent: Span,
     scope: DelayScope,
     current: Current,
+    /// Whether the wait has led to what it was for.
+    is_complete: bool,
 }
 
 /// What the delay is by now.
@@ -78,7 +80,7 @@ impl Delay {
         reason: Cow<'static, str>,
     ) -> Self {
         let current = Current::new(kind, reason, metered.is_some(), &parent);
-        Self { metered, parent, scope, current }
+        Self { metered, parent, scope, current, is_complete: false }
     }
 
     /// The wait goes on for another thing, or for another reason. Another type ends the delay and begins the next one.
@@ -93,6 +95,11 @@ impl Delay {
         }
     }
 
+    /// The wait has led to what it was for: its end is an event of A72.
+    pub(in crate::channel) fn complete(&mut self) {
+        self.is_complete = true;
+    }
+
     /// Records the end.
     fn end(&mut self) {
         if let (Some(metered), Some(since)) = (&self.metered, self.current.since.take()) {
@@ -105,7 +112,9 @@ impl Delay {
 impl Drop for Delay {
     fn drop(&mut self) {
         self.end();
-        // The events of A72.
+        if !self.is_complete {
+            return;
+        }
         match self.scope {
             DelayScope::Call => {
                 debug!(target: TARGET, parent: &self.parent, "Delayed name resolution complete")

@@ -84,6 +84,18 @@ async fn a121_a_delay_is_a_span_in_that_of_its_call_or_attempt_with_its_reason()
 }
 
 #[tokio::test]
+async fn a121_a_delay_of_a_call_that_waits_in_vain_completes_nothing() {
+    let (log, _guard) = Log::start("xdskit::call=debug");
+    let peer = Peer::start().await;
+    peer.open(false);
+    let mesh = Mesh::start("a121_in_vain", &[&peer]).await;
+    soon(mesh.with_timeout("/late", "300m")).await.unwrap().unwrap_err();
+    let lines = lines(&log, peer.address);
+    assert!(lines.iter().any(|line| line.contains("grpc.delay_type=0:connecting")), "{lines:?}");
+    assert!(lines.iter().all(|line| !line.ends_with("Delayed LB pick complete")), "{lines:?}");
+}
+
+#[tokio::test]
 async fn ch9_21_the_span_of_a_call_that_fails_or_is_dropped_has_an_error_status() {
     let (log, _guard) = Log::start("xdskit::call=debug");
     let mut peer = Peer::start().await;
