@@ -13,7 +13,6 @@ use xdskit::{
     resource::{
         Cluster, ClusterLoadAssignment, Context, Extension, Invalid, Payload, Registry, Remarks, Resource,
         http_filter::{ExtAuthz, ExtProc},
-        route_lookup::RouteLookup,
     },
 };
 
@@ -128,7 +127,6 @@ static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
         .with_metadata::<Anything>()
         .with_audit_logger::<Anything>()
         .with_cluster_specifier::<Anything>()
-        .with_cluster_specifier::<RouteLookup>()
         .with_http_filter::<ExtProc>()
         .with_http_filter::<ExtAuthz>()
 });

@@ -1,14 +1,14 @@
-//! Cluster specifier plugins: the clusters of a route are chosen by what the application has plugged in.
+//! Cluster specifier plugins: the clusters of a route are chosen by route lookup, or by what the application has plugged in.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Context, Custom, Invalid, parts};
+use super::{Context, Custom, Extension, Invalid, parts, route_lookup::RouteLookup};
 use crate::pb::envoy::config::route::v3 as pb;
 
-/// A plugin that chooses the cluster of each request of a route. The application handles it: it has registered the type with
-/// [`Registry::with_cluster_specifier`](super::Registry::with_cluster_specifier).
+/// A plugin that chooses the cluster of each request of a route. It is [`RouteLookup`], which channels execute, or of a type that the
+/// application has registered with [`Registry::with_cluster_specifier`](super::Registry::with_cluster_specifier), and executes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ClusterPlugin {
@@ -70,6 +70,9 @@ fn parse_config(
     let (type_name, payload) = parts::extension(any)?;
     match cx.registry.cluster_specifiers().parse(&type_name, payload, cx) {
         Ok(config) => config.map(Some),
+        Err(payload) if type_name == RouteLookup::TYPE_NAME => {
+            Custom::parse::<RouteLookup>(payload, cx).map(Some)
+        }
         Err(_) if is_optional => Ok(None),
         Err(_) => Err(Invalid::new(format!("plugin type {type_name:?} is not supported"))),
     }

@@ -121,7 +121,9 @@ impl Registry {
         self
     }
 
-    /// Adds a cluster specifier plugin, which picks the cluster of each request on a route.
+    /// Adds a cluster specifier plugin, which picks the cluster of each request on a route, beside the built-in
+    /// [`RouteLookup`](super::route_lookup::RouteLookup). It is parsed, for applications that handle requests themselves; calls of
+    /// channels on its routes fail.
     #[must_use]
     pub fn with_cluster_specifier<T: Extension>(mut self) -> Self {
         self.cluster_specifiers.add::<T>(Custom::parse::<T>);

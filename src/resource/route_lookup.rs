@@ -1,4 +1,4 @@
-//! The cluster specifier plugin of the route lookup service (RLS), which an application may register.
+//! The cluster specifier plugin of the route lookup service (RLS).
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,9 +14,8 @@ use crate::pb::{google::protobuf as google, grpc::lookup::v1 as pb};
 
 /// The configuration of a lookup service that chooses the cluster of a request.
 ///
-/// It is used if the application registers the type by `Registry::new().with_cluster_specifier::<RouteLookup>()`. A channel (feature
-/// `channel`) does the lookups, as `docs/channel/lookup.md` describes; an application without a channel reads the configuration from
-/// [`ClusterChoice::Plugin`](super::route_action::ClusterChoice::Plugin), and does them itself.
+/// A channel (feature `channel`) does the lookups, as `docs/channel/lookup.md` describes; an application without a channel reads the
+/// configuration from [`ClusterChoice::Plugin`](super::route_action::ClusterChoice::Plugin), and does them itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteLookup {

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use arc_swap::ArcSwap;
 use tokio::{
     sync::{Notify, watch},
     task::JoinSet,
@@ -29,6 +30,8 @@ use crate::{
 pub(in crate::channel) struct LookupRouter {
     host: Arc<str>,
     source: Arc<LookupSource>,
+    /// The configuration of `state`, for calls.
+    config: ArcSwap<RouteLookup>,
     state: Mutex<State>,
     /// Notified when calls that have failed may succeed.
     is_ready: Notify,
@@ -71,6 +74,7 @@ struct LookupEnd {
 impl LookupRouter {
     pub(super) fn start(plugin: LookupPlugin, source: Arc<LookupSource>) -> Arc<Self> {
         let channel = (source.connect)(&plugin.config.lookup_service).map_err(Into::into);
+        let config = ArcSwap::new(plugin.config.clone());
         let state = State {
             lookups: Lookups::new(plugin.config, fastrand::u64(..)),
             channel,
@@ -79,8 +83,8 @@ impl LookupRouter {
             tasks: JoinSet::new(),
             upkeep: JoinSet::new(),
         };
-        let router =
-            Arc::new(Self { host: plugin.host, source, state: Mutex::new(state), is_ready: Notify::new() });
+        let (state, is_ready) = (Mutex::new(state), Notify::new());
+        let router = Arc::new(Self { host: plugin.host, source, config, state, is_ready });
         let mut state = router.lock();
         router.begin_upkeep(&mut state);
         // The default target is known without a lookup.
@@ -101,6 +105,7 @@ impl LookupRouter {
             return;
         }
         let service = config.lookup_service.clone();
+        self.config.store(config.clone());
         if state.lookups.update(config, now()) {
             // Lookups under way end on the channel before, which they keep.
             state.channel = (self.source.connect)(&service).map_err(Into::into);
@@ -114,9 +119,14 @@ impl LookupRouter {
     /// Decides about a call.
     pub(in crate::channel) fn decide(self: &Arc<Self>, query: &RouteQuery<'_>) -> Routing {
         // Keys are built without the lock.
-        let config = self.lock().lookups.config().clone();
-        let key = LookupKey::new(&config, &self.host, query);
+        let config = self.config.load();
+        let mut key = LookupKey::new(&config, &self.host, query);
         let mut state = self.lock();
+        let newest = state.lookups.config();
+        if !Arc::ptr_eq(&config, newest) {
+            // An update has come in between, and may have other key builders.
+            key = LookupKey::new(newest, &self.host, query);
+        }
         let decision = state.lookups.decide(&key, now());
         self.execute(&mut state);
         match decision {

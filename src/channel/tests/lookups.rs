@@ -20,7 +20,6 @@ use crate::{
             RouteLookupResponse, grpc_key_builder::Name, route_lookup_request::Reason as LookupReason,
         },
     },
-    resource::{Registry, route_lookup::RouteLookup},
 };
 
 /// A mesh whose calls are looked up, but for those of `/plain`, and its lookup service.
@@ -55,9 +54,6 @@ impl Rig {
         mesh.server.set(listener("lookup").rds("lookups"));
         let route = route::prefix("").cluster(format!("{name}-lookup"));
         mesh.server.set(route_config("lookups").virtual_host(["*"], [route]));
-        let client = Client::builder(Bootstrap::from_json(&mesh.server.bootstrap_json()).unwrap());
-        let registry = Registry::new().with_cluster_specifier::<RouteLookup>();
-        mesh.client = client.extensions(registry).build().unwrap();
         let builder = mesh.client.channel("xds:///shop");
         let builder = builder.connect_backoff(Duration::from_millis(20), Duration::from_millis(100));
         mesh.channel = settings(builder).build().unwrap();
@@ -184,7 +180,7 @@ async fn pass(time: Duration) {
 }
 
 #[tokio::test]
-async fn rl6_rl9_calls_with_one_key_wait_for_one_lookup_and_have_its_header_data() {
+async fn rl6_rl9_rl14_calls_with_one_key_wait_for_one_lookup_and_have_its_header_data() {
     let mut rig = Rig::start("rl6_one", |_| {}).await;
     let calls = [rig.call_as("blue"), rig.call_as("blue")];
     let (request, received) = rig.lookup().await;

@@ -55,8 +55,7 @@ fn message(config: Option<pb::RouteLookupConfig>) -> route::RouteConfiguration {
 }
 
 fn parse(config: Option<pb::RouteLookupConfig>) -> Result<RouteLookup, String> {
-    let registry = Registry::new().with_cluster_specifier::<RouteLookup>();
-    let context = Context::new().with_registry(&registry);
+    let context = Context::new();
     let parsed: RouteConfiguration =
         parse_in(&message(config), &context).map_err(|error| error.to_string())?;
     match &parsed.virtual_hosts[0].routes[0].action {
@@ -218,15 +217,27 @@ fn h10_rejects_what_cannot_be_looked_up() {
     }
 }
 
-/// It is not registered by default: the crate does no lookups, so it must not accept them.
+/// An application may execute it otherwise.
 #[test]
-fn h10_rejects_a_lookup_that_the_application_does_not_handle() {
-    let error = parse_in::<RouteConfiguration>(&message(Some(config())), &Context::new()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "cluster_specifier_plugins[0].extension.typed_config: plugin type \
-         \"grpc.lookup.v1.RouteLookupClusterSpecifier\" is not supported"
-    );
+fn rl14_a_registered_plugin_of_the_same_type_replaces_it() {
+    #[derive(Debug, PartialEq, Serialize)]
+    struct Own;
+    impl Extension for Own {
+        const TYPE_NAME: &'static str = RouteLookup::TYPE_NAME;
+
+        fn parse(_: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+            Ok(Self)
+        }
+    }
+    let registry = Registry::new().with_cluster_specifier::<Own>();
+    let context = Context::new().with_registry(&registry);
+    // Its own rules decide: this configuration is none of route lookup.
+    let parsed: RouteConfiguration = parse_in(&message(None), &context).unwrap();
+    let RouteAction::Forward(forward) = &parsed.virtual_hosts[0].routes[0].action else {
+        panic!("it forwards")
+    };
+    let ClusterChoice::Plugin(plugin) = &forward.clusters else { panic!("{:?}", forward.clusters) };
+    assert_eq!(plugin.config.get(), Some(&Own));
 }
 
 #[test]
