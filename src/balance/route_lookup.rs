@@ -6,11 +6,13 @@
 
 mod cache;
 mod key;
+mod limits;
 mod lookups;
 #[cfg(test)]
 mod simulation;
 mod throttle;
 
+pub use self::limits::LookupLimits;
 pub(crate) use self::{
     cache::Answer,
     key::LookupKey,

@@ -28,7 +28,9 @@ use super::{RevocationLists, security::FallbackCredentials};
 use crate::metrics::ChannelMetrics;
 use crate::{
     Bootstrap, Client,
-    balance::{identity::EndpointCredentials, observer::Observer, retry::Throttle},
+    balance::{
+        identity::EndpointCredentials, observer::Observer, retry::Throttle, route_lookup::LookupLimits,
+    },
     config::{Target, bounded},
 };
 
@@ -98,6 +100,12 @@ impl ChannelBuilder {
     /// (0).
     pub fn retry_buffer(mut self, per_call: usize, per_channel: usize) -> Self {
         self.settings.retry_buffer = (per_call, per_channel);
+        self
+    }
+
+    /// Sets the limits of route lookup (RLS).
+    pub fn lookup_limits(mut self, limits: LookupLimits) -> Self {
+        self.settings.lookup_limits = limits;
         self
     }
 

@@ -10,16 +10,25 @@ use tokio::{runtime::Handle, sync::mpsc::WeakUnboundedSender};
 
 pub(super) use self::router::{LookupRouter, Routing};
 use super::{Channel, task::Control};
-use crate::balance::routes::LookupPlugin;
+use crate::balance::{route_lookup::LookupLimits, routes::LookupPlugin};
 
 /// The routers of a channel, by the names of the plugins.
 #[derive(Debug, Default)]
 pub(super) struct LookupRouters {
     /// The task of the channel replaces them with the routes; calls load them without a lock.
-    routers: ArcSwap<BTreeMap<Arc<str>, Arc<LookupRouter>>>,
+    routers: ArcSwap<BTreeMap<Arc<str>, FoundPlugin>>,
     /// What routers are made with; `None` for the channel of a router, which executes no plugins: a service that is looked up by itself
     /// would be a channel within a channel without an end (RL12).
     source: Option<Arc<LookupSource>>,
+}
+
+/// A plugin of the routes.
+#[derive(Debug, Clone)]
+pub(super) enum FoundPlugin {
+    /// The plugin is executed.
+    Router(Arc<LookupRouter>),
+    /// The routes have more plugins than the channel executes, which is this number.
+    BeyondLimit(usize),
 }
 
 /// What routers are made with.
@@ -30,6 +39,7 @@ pub(super) struct LookupSource {
     pub(super) control: WeakUnboundedSender<Control>,
     /// The runtime of lookups.
     pub(super) runtime: Handle,
+    pub(super) limits: LookupLimits,
 }
 
 /// A function from the target of a lookup service to a channel.
@@ -46,25 +56,37 @@ impl LookupRouters {
         self.source.is_some()
     }
 
-    /// The router of a plugin of the newest routes.
-    pub(super) fn find(&self, plugin: &str) -> Option<Arc<LookupRouter>> {
+    /// A plugin of the newest routes.
+    pub(super) fn find(&self, plugin: &str) -> Option<FoundPlugin> {
         self.routers.load().get(plugin).cloned()
     }
 
-    /// Replaces the plugins. A router stays while routes have a plugin of its name.
+    /// Replaces the plugins. A router stays while routes have a plugin of its name: plugins beyond the limit are new ones.
     pub(super) fn update(&self, plugins: Vec<LookupPlugin>) {
         let Some(source) = &self.source else { return };
         let before = self.routers.load();
+        let router = |plugin: &LookupPlugin| match before.get(&plugin.name) {
+            Some(FoundPlugin::Router(router)) => {
+                Some(router).filter(|router| router.is_for_host(&plugin.host))
+            }
+            Some(FoundPlugin::BeyondLimit(_)) | None => None,
+        };
+        let limit = source.limits.plugins;
+        let mut room = limit.saturating_sub(plugins.iter().filter(|plugin| router(plugin).is_some()).count());
         let routers = plugins.into_iter().map(|plugin| {
             let name = plugin.name.clone();
-            let router = match before.get(&name).filter(|router| router.is_for_host(&plugin.host)) {
+            let found = match router(&plugin) {
                 Some(router) => {
                     router.update(plugin.config);
-                    router.clone()
+                    FoundPlugin::Router(router.clone())
                 }
-                None => LookupRouter::start(plugin, source.clone()),
+                None if room == 0 => FoundPlugin::BeyondLimit(limit),
+                None => {
+                    room -= 1;
+                    FoundPlugin::Router(LookupRouter::start(plugin, source.clone()))
+                }
             };
-            (name, router)
+            (name, found)
         });
         self.routers.store(Arc::new(routers.collect()));
     }

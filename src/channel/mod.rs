@@ -99,6 +99,7 @@ pub use self::{
 };
 pub use crate::balance::{
     connectivity::Connectivity,
+    route_lookup::LookupLimits,
     status::{
         ClusterStatus, ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus,
         PriorityStatus, TlsStatus, UnusedEndpoint,

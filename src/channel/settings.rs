@@ -10,7 +10,7 @@ use super::{
 use crate::metrics::ChannelMetrics;
 use crate::{
     Client,
-    balance::{retry::RetrySettings, settings::BalancerSettings},
+    balance::{retry::RetrySettings, route_lookup::LookupLimits, settings::BalancerSettings},
     config::{Target, TargetError},
 };
 
@@ -43,6 +43,8 @@ pub(super) struct Settings {
     pub(super) metadata_server: Option<String>,
     /// Whether the cluster specifier plugins of routes are executed.
     pub(super) executes_plugins: bool,
+    /// Limits of these plugins.
+    pub(super) lookup_limits: LookupLimits,
     /// The host of the target of a channel to a lookup service, if it is no target of xDS.
     pub(super) dns_target: Option<DnsTarget>,
     /// Settings of TLS.
@@ -77,6 +79,7 @@ impl Settings {
             user_agent: None,
             metadata_server: None,
             executes_plugins: true,
+            lookup_limits: LookupLimits::new(),
             dns_target: None,
             security: SecuritySettings::default(),
             #[cfg(feature = "metrics")]

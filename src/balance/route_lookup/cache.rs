@@ -30,6 +30,8 @@ pub(super) struct Cache {
     /// The sum of the sizes of all entries, in bytes.
     size: usize,
     max_size: usize,
+    /// How many bytes there may be above the size because entries are young.
+    young_size: usize,
     /// The number of entries that name each target.
     targets: BTreeMap<Arc<str>, usize>,
     /// There are other targets than at the last call of [`take_change`](Self::take_change).
@@ -73,14 +75,15 @@ pub(super) struct Failure {
 }
 
 impl Cache {
-    /// Without entries.
-    pub(super) fn new(max_size: usize) -> Self {
+    /// Without entries. The sizes are in bytes: the largest one, and that of young entries above it.
+    pub(super) fn new(max_size: usize, young_size: usize) -> Self {
         Self {
             entries: BTreeMap::new(),
             by_use: BTreeMap::new(),
             last_use: 0,
             size: 0,
             max_size,
+            young_size,
             targets: BTreeMap::new(),
             has_changed: false,
         }
@@ -146,7 +149,7 @@ impl Cache {
     /// Removes all entries, and sets the largest size in bytes.
     pub(super) fn clear(&mut self, max_size: usize) {
         self.has_changed |= !self.targets.is_empty();
-        *self = Self { has_changed: self.has_changed, ..Self::new(max_size) };
+        *self = Self { has_changed: self.has_changed, ..Self::new(max_size, self.young_size) };
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -191,7 +194,7 @@ impl Cache {
         while self.size > self.max_size && self.entries.len() > 1 {
             let Some((_, key)) = self.by_use.first_key_value() else { return };
             let is_young = self.entries.get(key).is_some_and(|entry| entry.evictable_at > now);
-            if is_young && self.size <= self.max_size + YOUNG_SIZE {
+            if is_young && self.size <= self.max_size.saturating_add(self.young_size) {
                 return;
             }
             let key = key.clone();
@@ -229,5 +232,3 @@ impl Cache {
 const ENTRY_SIZE: usize = 512;
 /// How long an entry is not evicted for others (as in gRPC).
 const MIN_EVICTION_AGE: Duration = Duration::from_secs(5);
-/// How many bytes the cache may have above its size because its entries are young.
-pub(super) const YOUNG_SIZE: usize = 5 << 20;

@@ -50,7 +50,7 @@ impl LookupKey {
         &self.0.keys
     }
 
-    /// The size in bytes.
+    /// The size of the path, the keys and their values in bytes.
     pub(super) fn size(&self) -> usize {
         let keys = self.0.keys.iter().map(|(key, value)| key.len() + value.len());
         self.0.path.len() + keys.sum::<usize>()

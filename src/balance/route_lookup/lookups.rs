@@ -1,6 +1,7 @@
 //! The lookups of one plugin: which are made, and what calls do meanwhile.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, BTreeSet, VecDeque},
     mem,
     sync::Arc,
@@ -10,6 +11,7 @@ use std::{
 use super::{
     cache::{Answer, Cache, Failure, Held},
     key::LookupKey,
+    limits::LookupLimits,
     throttle::Throttle,
 };
 use crate::{backoff::Backoff, resource::route_lookup::RouteLookup};
@@ -21,6 +23,7 @@ use crate::{backoff::Backoff, resource::route_lookup::RouteLookup};
 #[derive(Debug)]
 pub(crate) struct Lookups {
     config: Arc<RouteLookup>,
+    limits: LookupLimits,
     cache: Cache,
     /// The lookups under way: one for a key at most (RL6).
     by_key: BTreeMap<LookupKey, LookupId>,
@@ -66,9 +69,10 @@ pub(crate) enum Decision {
 
 impl Lookups {
     /// A plugin for which nothing is known. The seed is for backoff and throttling.
-    pub(crate) fn new(config: Arc<RouteLookup>, seed: u64) -> Self {
+    pub(crate) fn new(config: Arc<RouteLookup>, limits: LookupLimits, seed: u64) -> Self {
         Self {
-            cache: Cache::new(config.cache_size_bytes as usize),
+            cache: Cache::new(cache_size(&config, &limits), limits.cache_size),
+            limits,
             is_default_changed: config.default_target.is_some(),
             config,
             by_key: BTreeMap::new(),
@@ -91,7 +95,7 @@ impl Lookups {
     /// another service is asked from now on, whose lookups are to be made on another channel.
     pub(crate) fn update(&mut self, config: Arc<RouteLookup>, now: Instant) -> bool {
         let before = mem::replace(&mut self.config, config);
-        let size = self.config.cache_size_bytes as usize;
+        let size = cache_size(&self.config, &self.limits);
         if before.key_builders == self.config.key_builders {
             self.cache.resize(size, now);
         } else {
@@ -128,7 +132,7 @@ impl Lookups {
         }
         match pending.map_or_else(|| self.start(key, None, now), Ok) {
             Ok(id) => Decision::Wait(id),
-            Err(reason) => self.without_response(reason, now + LIMITED_INTERVAL),
+            Err(reason) => self.without_response(&reason, now + LIMITED_INTERVAL),
         }
     }
 
@@ -142,9 +146,10 @@ impl Lookups {
         let Some(key) = self.keys.remove(&id) else { return };
         self.by_key.remove(&key);
         self.throttle.handle_result(result.is_ok(), now);
-        let result = result.and_then(|answer| match self.cache.targets_with(&answer) {
-            0..=MAX_TARGETS => Ok(answer),
-            _ => Err(format!("the responses have more than {MAX_TARGETS} targets together").into()),
+        let limit = self.limits.clusters;
+        let result = result.and_then(|answer| match self.cache.targets_with(&answer) <= limit {
+            true => Ok(answer),
+            false => Err(format!("the responses have more than {limit} targets together").into()),
         });
         match result {
             Ok(answer) => {
@@ -207,12 +212,20 @@ impl Lookups {
         key: &LookupKey,
         stale: Option<Arc<str>>,
         now: Instant,
-    ) -> Result<LookupId, &'static str> {
-        if self.keys.len() >= MAX_LOOKUPS {
-            return Err("1000 lookups are under way, the maximum");
+    ) -> Result<LookupId, Cow<'static, str>> {
+        let LookupLimits { key_size, pending_lookups, .. } = self.limits;
+        if key.size() > key_size {
+            return Err(format!(
+                "the path and the keys of the request have {} bytes, and {key_size} at most are looked up",
+                key.size()
+            )
+            .into());
+        }
+        if self.keys.len() >= pending_lookups {
+            return Err(format!("{pending_lookups} lookups are under way, the maximum").into());
         }
         if self.throttle.throttles(now, self.random.f64()) {
-            return Err("the lookup was throttled, since lookups have failed");
+            return Err("the lookup was throttled, since lookups have failed".into());
         }
         self.last.0 += 1;
         let id = self.last;
@@ -248,10 +261,11 @@ impl Lookups {
     }
 }
 
-/// How many lookups of a plugin are under way at most: each has a key, and a call on the lookup channel.
-pub(super) const MAX_LOOKUPS: usize = 1000;
-/// How many clusters the cached responses of a plugin name at most: each is subscribed, and may have connections.
-pub(super) const MAX_TARGETS: usize = 1000;
+/// The size of the cache in bytes, which the configuration and a limit bound.
+fn cache_size(config: &RouteLookup, limits: &LookupLimits) -> usize {
+    limits.cache_size.min(config.cache_size_bytes as usize)
+}
+
 /// When a call whose lookup was not made decides again, if it waits for ready.
 const LIMITED_INTERVAL: Duration = Duration::from_secs(1);
 /// The time between removals of expired responses, as in gRPC.

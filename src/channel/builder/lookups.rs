@@ -24,11 +24,13 @@ pub(super) fn routers(
     control: &UnboundedSender<Control>,
 ) -> Arc<LookupRouters> {
     let source = settings.executes_plugins.then(|| {
+        let limits = settings.lookup_limits;
         let (of_channel, settings) = (client.clone(), settings.for_lookups(authority));
         LookupSource {
             connect: Box::new(move |service| connect(service, &of_channel, settings.clone())),
             control: control.downgrade(),
             runtime: client.runtime().clone(),
+            limits,
         }
     });
     LookupRouters::new(source)

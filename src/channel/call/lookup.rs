@@ -8,7 +8,7 @@ use tonic::Status;
 use super::Call;
 use crate::{
     balance::routes::{Selected, Selection},
-    channel::lookup::{LookupRouter, Routing},
+    channel::lookup::{FoundPlugin, LookupRouter, Routing},
     resolve::RouteQuery,
 };
 
@@ -27,10 +27,18 @@ impl Call<'_> {
                 "the cluster specifier plugin {plugin} is not executed for calls to a lookup service"
             )));
         }
-        let Some(router) = lookups.find(plugin) else {
-            // Newer routes without it are about to be published.
-            self.wait_for_routes(seen).await?;
-            return Ok(None);
+        let router = match lookups.find(plugin) {
+            Some(FoundPlugin::Router(router)) => router,
+            Some(FoundPlugin::BeyondLimit(limit)) => {
+                return Err(self.failed(&format!(
+                    "the cluster specifier plugin {plugin} is not executed, since the routes have more than {limit} of them"
+                )));
+            }
+            None => {
+                // Newer routes without it are about to be published.
+                self.wait_for_routes(seen).await?;
+                return Ok(None);
+            }
         };
         match router.decide(query) {
             Routing::Targets(answer) => {

@@ -76,7 +76,7 @@ impl LookupRouter {
         let channel = (source.connect)(&plugin.config.lookup_service).map_err(Into::into);
         let config = ArcSwap::new(plugin.config.clone());
         let state = State {
-            lookups: Lookups::new(plugin.config, fastrand::u64(..)),
+            lookups: Lookups::new(plugin.config, source.limits, fastrand::u64(..)),
             channel,
             ends: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -164,9 +164,10 @@ impl LookupRouter {
             state.ends.insert(lookup.id, end);
             let end = LookupEnd { router: Arc::downgrade(self), id: lookup.id, _waits: sender };
             let (channel, timeout) = (state.channel.clone(), state.lookups.config().lookup_service_timeout);
+            let limits = self.source.limits;
             let task = async move {
                 let result = match channel {
-                    Ok(channel) => look_up(channel, &lookup, timeout).await,
+                    Ok(channel) => look_up(channel, &lookup, timeout, &limits).await,
                     Err(reason) => Err(reason),
                 };
                 end.handle(result);

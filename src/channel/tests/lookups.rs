@@ -1,5 +1,6 @@
 //! Calls whose clusters are looked up (RLS), by a lookup service whose responses the tests write.
 
+mod limits;
 mod services;
 
 use bytes::BufMut as _;
@@ -64,21 +65,32 @@ impl Rig {
 
     /// Sets the configuration of the plugin.
     fn configure(&self, edit: impl FnOnce(&mut RouteLookupConfig)) {
+        self.configure_each(&[("rls", "")], edit);
+    }
+
+    /// Sets plugins by their names, and the prefixes of their routes.
+    fn configure_each(&self, plugins: &[(&str, &str)], edit: impl FnOnce(&mut RouteLookupConfig)) {
         let mut config = config();
         edit(&mut config);
         let specifier = RouteLookupClusterSpecifier { route_lookup_config: Some(config) };
         let typed_config = any("grpc.lookup.v1.RouteLookupClusterSpecifier", &specifier.encode_to_vec());
-        let extension = TypedExtensionConfig { name: "rls".into(), typed_config: Some(typed_config) };
-        let looked_up = route::prefix("").cluster("unused").edit(|route| {
-            let Some(Action::Route(action)) = &mut route.action else { panic!("it forwards") };
-            action.cluster_specifier = Some(ClusterSpecifier::ClusterSpecifierPlugin("rls".into()));
+        let declared = plugins.iter().map(|(name, _)| ClusterSpecifierPlugin {
+            extension: Some(TypedExtensionConfig {
+                name: (*name).into(),
+                typed_config: Some(typed_config.clone()),
+            }),
+            is_optional: false,
+        });
+        let looked_up = plugins.iter().map(|(name, prefix)| {
+            route::prefix(*prefix).cluster("unused").edit(|route| {
+                let Some(Action::Route(action)) = &mut route.action else { panic!("it forwards") };
+                action.cluster_specifier = Some(ClusterSpecifier::ClusterSpecifierPlugin((*name).into()));
+            })
         });
         let plain = route::prefix("/plain").cluster(format!("{}-plain", self.name));
-        let routes = route_config("routes").virtual_host(["*"], [plain, looked_up]);
-        self.mesh.server.set(routes.edit(|routes| {
-            routes.cluster_specifier_plugins =
-                vec![ClusterSpecifierPlugin { extension: Some(extension), is_optional: false }];
-        }));
+        let routes = route_config("routes").virtual_host(["*"], [plain].into_iter().chain(looked_up));
+        let declared = declared.collect();
+        self.mesh.server.set(routes.edit(|routes| routes.cluster_specifier_plugins = declared));
     }
 
     fn cluster(&self, suffix: &str) -> String {

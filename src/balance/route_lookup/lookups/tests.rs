@@ -1,8 +1,5 @@
 use super::*;
-use crate::{
-    balance::route_lookup::cache::YOUNG_SIZE,
-    resource::route_lookup::{HeaderKey, KeyBuilder, MethodName},
-};
+use crate::resource::route_lookup::{HeaderKey, KeyBuilder, MethodName};
 
 /// Keys of `shop.Cart`: of `Get` the constant `c`, the host `h`, the service `s`, the method `m` and the header of a user `u`; of
 /// other methods the header `x-tenant` as `t`.
@@ -47,7 +44,11 @@ fn key(path: &str) -> LookupKey {
 }
 
 fn lookups(edit: impl FnOnce(&mut RouteLookup)) -> (Lookups, Instant) {
-    (Lookups::new(edited(edit), 1), Instant::now())
+    limited(LookupLimits::new(), edit)
+}
+
+fn limited(limits: LookupLimits, edit: impl FnOnce(&mut RouteLookup)) -> (Lookups, Instant) {
+    (Lookups::new(edited(edit), limits, 1), Instant::now())
 }
 
 fn edited(edit: impl FnOnce(&mut RouteLookup)) -> Arc<RouteLookup> {
@@ -258,9 +259,17 @@ fn rl3_young_responses_have_a_limit() {
         let id = begin(&mut lookups, &path, now);
         lookups.handle_result(id, Ok(answer("a", &"x".repeat(60_000))), now);
         let (_, size) = lookups.usage();
-        assert!(size <= 100_000 + YOUNG_SIZE, "{size}");
+        assert!(size <= 100_000 + (5 << 20), "{size}");
     }
     assert!(lookups.usage().0 < 100);
+    // The setting limits both the size of the configuration and that of young ones.
+    let (mut lookups, now) = limited(LookupLimits::new().with_cache_size(2_100), |_| {});
+    for path in 0..20 {
+        respond(&mut lookups, &format!("/a/{}", char::from(b'a' + path)), "one", now);
+        assert_eq!(lookups.usage().0, usize::from(path + 1).min(8), "4,200 bytes");
+    }
+    respond(&mut lookups, "/b/b", "one", now + SECOND * 5);
+    assert_eq!(lookups.usage().0, 4, "2,100 bytes");
 }
 
 #[test]
@@ -296,29 +305,52 @@ fn rl10_an_update_keeps_the_responses_unless_the_keys_change() {
 
 #[test]
 fn rl11_lookups_under_way_have_a_limit() {
-    let (mut lookups, now) = lookups(|_| {});
-    let ids: Vec<_> = (0..MAX_LOOKUPS).map(|path| begin(&mut lookups, &format!("/a/{path}"), now)).collect();
-    let expected = "route lookup by xds:///lookup: 1000 lookups are under way, the maximum";
-    assert_eq!(target(lookups.decide(&key("/b/b"), now)), expected);
-    assert_eq!(lookups.decide(&key("/a/0"), now), Decision::Wait(ids[0]));
-    lookups.handle_result(ids[0], Ok(answer("a", "")), now);
-    let _ = begin(&mut lookups, "/b/b", now);
+    for limit in [1000, 1, 7] {
+        let (mut lookups, now) = limited(LookupLimits::new().with_pending_lookups(limit), |_| {});
+        let ids: Vec<_> = (0..limit).map(|path| begin(&mut lookups, &format!("/a/{path}"), now)).collect();
+        let expected = format!("route lookup by xds:///lookup: {limit} lookups are under way, the maximum");
+        assert_eq!(target(lookups.decide(&key("/b/b"), now)), expected);
+        assert_eq!(lookups.decide(&key("/a/0"), now), Decision::Wait(ids[0]));
+        lookups.handle_result(ids[0], Ok(answer("a", "")), now);
+        let _ = begin(&mut lookups, "/b/b", now);
+    }
 }
 
 #[test]
 fn rl11_the_targets_of_all_responses_have_a_limit() {
-    let (mut lookups, now) = lookups(|config| config.cache_size_bytes = 5 << 20);
-    for path in 0..MAX_TARGETS {
-        respond(&mut lookups, &format!("/a/{path}"), &format!("target{path}"), now);
+    for limit in [1000, 1, 7] {
+        let limits = LookupLimits::new().with_clusters(limit);
+        let (mut lookups, now) = limited(limits, |config| config.cache_size_bytes = 5 << 20);
+        for path in 0..limit {
+            respond(&mut lookups, &format!("/a/{path}"), &format!("target{path}"), now);
+        }
+        respond(&mut lookups, "/b/b", "target0", now);
+        assert_eq!(target(lookups.decide(&key("/b/b"), now)), "target0");
+        respond(&mut lookups, "/c/c", "other", now);
+        let reason = target(lookups.decide(&key("/c/c"), now));
+        let expected = format!("the responses have more than {limit} targets together");
+        assert!(reason.ends_with(&expected), "{reason}");
+        assert_eq!(lookups.poll_targets().unwrap().len(), limit);
+        // Those that expire make room.
+        lookups.handle_timeout(now + SECOND * 100);
+        respond(&mut lookups, "/d/d", "other", now + SECOND * 100);
+        assert_eq!(lookups.poll_targets(), Some(["other".into()].into()));
     }
-    respond(&mut lookups, "/b/b", "target0", now);
-    assert_eq!(target(lookups.decide(&key("/b/b"), now)), "target0");
-    respond(&mut lookups, "/c/c", "other", now);
-    let reason = target(lookups.decide(&key("/c/c"), now));
-    assert!(reason.ends_with("the responses have more than 1000 targets together"), "{reason}");
-    assert_eq!(lookups.poll_targets().unwrap().len(), MAX_TARGETS);
-    // Those that expire make room.
-    lookups.handle_timeout(now + SECOND * 100);
-    respond(&mut lookups, "/d/d", "other", now + SECOND * 100);
-    assert_eq!(lookups.poll_targets(), Some(["other".into()].into()));
+}
+
+#[test]
+fn rl11_keys_of_requests_have_a_limit() {
+    for (limits, size) in [(LookupLimits::new(), 16 << 10), (LookupLimits::new().with_key_size(100), 100)] {
+        let (mut lookups, now) = limited(limits, |_| {});
+        let path = |size: usize| format!("/a/{}", "x".repeat(size - 3));
+        respond(&mut lookups, &path(size), "a", now);
+        assert_eq!(target(lookups.decide(&key(&path(size)), now)), "a");
+        let reason = target(lookups.decide(&key(&path(size + 1)), now));
+        let expected = format!(
+            "the path and the keys of the request have {} bytes, and {size} at most are looked up",
+            size + 1
+        );
+        assert_eq!(reason, format!("route lookup by xds:///lookup: {expected}"));
+        assert_eq!(lookups.poll_lookup(), None);
+    }
 }
