@@ -464,7 +464,6 @@ impl ChannelBuilder {
         let (control, receiver) = mpsc::unbounded_channel();
         let node = client.bootstrap().node().id.clone();
         let runtime = client.runtime().clone();
-        let lookups = lookups::routers(&client, &settings, headers.authority.as_str(), &control);
         #[cfg(feature = "metrics")]
         if let Some(metrics) = settings.metrics.take() {
             settings.observer = Some(metrics.recorder(target.as_str()));
@@ -472,6 +471,7 @@ impl ChannelBuilder {
         if let Some(observer) = settings.observer.clone() {
             settings.balancer.pick_first.observer = Observer::new(move |event| observer.on_balance(event));
         }
+        let lookups = lookups::routers(&client, &settings, headers.authority.as_str(), &control);
         let telemetry = Telemetry::new(settings.observer.clone(), target.as_str().into());
         let calls = CallContext::new(headers, node, &settings, control.clone(), telemetry);
         let calls = Arc::new(calls.with_lookups(lookups));

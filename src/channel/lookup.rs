@@ -9,7 +9,11 @@ use arc_swap::ArcSwap;
 use tokio::{runtime::Handle, sync::mpsc::WeakUnboundedSender};
 
 pub(super) use self::router::{LookupRouter, Routing};
-use super::{Channel, task::Control};
+use super::{
+    Channel,
+    task::Control,
+    telemetry::{CacheUsage, ChannelObserver},
+};
 use crate::balance::{route_lookup::LookupLimits, routes::LookupPlugin};
 
 /// The routers of a channel, by the names of the plugins.
@@ -40,6 +44,8 @@ pub(super) struct LookupSource {
     /// The runtime of lookups.
     pub(super) runtime: Handle,
     pub(super) limits: LookupLimits,
+    /// Records the sizes of caches.
+    pub(super) observer: Option<Arc<dyn ChannelObserver>>,
 }
 
 /// A function from the target of a lookup service to a channel.
@@ -89,6 +95,17 @@ impl LookupRouters {
             (name, found)
         });
         self.routers.store(Arc::new(routers.collect()));
+    }
+}
+
+impl LookupSource {
+    /// Has the size of the cache of a service recorded.
+    fn observe_cache(&self, service: &Arc<str>) -> Arc<CacheUsage> {
+        let usage = Arc::default();
+        if let Some(observer) = &self.observer {
+            observer.on_lookup_cache(service, &usage);
+        }
+        usage
     }
 }
 

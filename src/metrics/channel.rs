@@ -2,6 +2,7 @@
 
 mod instruments;
 mod labels;
+mod lookup_caches;
 mod method_recorder;
 mod methods;
 mod recorder;
@@ -200,6 +201,8 @@ const BACKEND_SERVICE: &str = "grpc.lb.backend_service";
 /// That of gRPC's CSM observability, as the next one.
 const SERVICE_NAME: &str = "csm.service_name";
 const SERVICE_NAMESPACE: &str = "csm.service_namespace_name";
+/// The label of the lookup service.
+const LOOKUP_SERVICE: &str = "grpc.lb.rls.server_target";
 const CUSTOM: &str = "grpc.client.call.custom";
 const DISCONNECT_ERROR: &str = "grpc.disconnect_error";
 const SECURITY_LEVEL: &str = "grpc.security_level";

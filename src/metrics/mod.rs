@@ -23,7 +23,7 @@
 //! is recorded for a client that has ended. The values of clients with the same scope are added.
 //!
 //! With the feature `channel`, `ChannelMetrics` has those of channels: calls and attempts (A66), retries (A96), weighted_round_robin
-//! (A78), outlier detection (A91) and connections (A94). `docs/channel/observability.md` lists them.
+//! (A78), outlier detection (A91), route lookup and connections (A94). `docs/channel/observability.md` lists them.
 //!
 //! ```no_run
 //! use opentelemetry::global;

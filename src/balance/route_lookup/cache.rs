@@ -162,11 +162,15 @@ impl Cache {
     }
 
     /// The number of entries, and the sum of their sizes in bytes.
-    #[cfg(test)]
     pub(super) fn usage(&self) -> (usize, usize) {
+        (self.entries.len(), self.size)
+    }
+
+    /// Checks the sums.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
         assert_eq!(self.entries.values().map(|entry| entry.size).sum::<usize>(), self.size);
         assert_eq!(self.entries.len(), self.by_use.len());
-        (self.entries.len(), self.size)
     }
 
     /// Adds an entry as the most recently used one. There is none with its key.

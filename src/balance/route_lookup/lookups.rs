@@ -247,10 +247,10 @@ impl Lookups {
         }
     }
 
-    /// The number of entries, and their size in bytes.
-    #[cfg(test)]
-    pub(super) fn usage(&self) -> (usize, usize) {
-        assert_eq!(self.by_key.len(), self.keys.len());
+    /// The number of entries of the cache, and their size in bytes.
+    pub(crate) fn usage(&self) -> (usize, usize) {
+        #[cfg(test)]
+        self.check();
         self.cache.usage()
     }
 
@@ -258,6 +258,12 @@ impl Lookups {
     #[cfg(test)]
     pub(super) fn pending(&self) -> usize {
         self.keys.len()
+    }
+
+    #[cfg(test)]
+    fn check(&self) {
+        assert_eq!(self.by_key.len(), self.keys.len());
+        self.cache.check();
     }
 }
 

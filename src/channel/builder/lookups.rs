@@ -24,13 +24,14 @@ pub(super) fn routers(
     control: &UnboundedSender<Control>,
 ) -> Arc<LookupRouters> {
     let source = settings.executes_plugins.then(|| {
-        let limits = settings.lookup_limits;
+        let (limits, observer) = (settings.lookup_limits, settings.observer.clone());
         let (of_channel, settings) = (client.clone(), settings.for_lookups(authority));
         LookupSource {
             connect: Box::new(move |service| connect(service, &of_channel, settings.clone())),
             control: control.downgrade(),
             runtime: client.runtime().clone(),
             limits,
+            observer,
         }
     });
     LookupRouters::new(source)

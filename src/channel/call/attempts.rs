@@ -290,6 +290,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             };
             let (pick, number) = waited.unwrap_or_else(|| self.pick_now());
             self.call.telemetry.on_pick(&self.attributes);
+            self.call.telemetry.on_pick_result(&pick);
             match pick {
                 Pick::Complete(attempt) => return Ok((attempt, number)),
                 // CH6.7: a drop is final, and so is a cluster that is gone or unknown, also for calls that wait for ready.

@@ -8,7 +8,10 @@ use tonic::Status;
 use super::Call;
 use crate::{
     balance::routes::{Selected, Selection},
-    channel::lookup::{FoundPlugin, LookupRouter, Routing},
+    channel::{
+        lookup::{FoundPlugin, LookupRouter, Routing},
+        telemetry::LookupTarget,
+    },
     resolve::RouteQuery,
 };
 
@@ -43,6 +46,7 @@ impl Call<'_> {
         match router.decide(query) {
             Routing::Targets(answer) => {
                 let selected = self.select_target(&router, plugin, &answer.targets, query).await?;
+                self.record_target(&router, selected.as_ref(), false);
                 // It was checked when the response was received.
                 let data = Some(&*answer.header_data).filter(|data| !data.is_empty());
                 self.lookup_data = data.and_then(|data| HeaderValue::from_str(data).ok());
@@ -50,7 +54,9 @@ impl Call<'_> {
             }
             Routing::Default(target) => {
                 self.lookup_data = None;
-                self.select_target(&router, plugin, slice::from_ref(&target), query).await
+                let selected = self.select_target(&router, plugin, slice::from_ref(&target), query).await?;
+                self.record_target(&router, selected.as_ref(), true);
+                Ok(selected)
             }
             Routing::Wait(mut end) => {
                 // Without the plugin the lookup is cancelled.
@@ -60,10 +66,14 @@ impl Call<'_> {
                 self.wait_for_lookup(end).await
             }
             Routing::Fail { reason, retry_at } if self.waits_for_ready => {
+                self.telemetry.on_lookup_failed(&router.service());
                 self.reason = Some(reason);
                 self.wait_for_lookup(router.retry(retry_at)).await
             }
-            Routing::Fail { reason, .. } => Err(self.failed(&reason)),
+            Routing::Fail { reason, .. } => {
+                self.telemetry.on_lookup_failed(&router.service());
+                Err(self.failed(&reason))
+            }
         }
     }
 
@@ -91,6 +101,17 @@ impl Call<'_> {
             Selection::Wait | Selection::Lookup(_) | Selection::Fail(_) | Selection::NoRoute(_) => {}
         }
         Ok(None)
+    }
+
+    fn record_target(&mut self, router: &LookupRouter, selected: Option<&Selected>, is_default: bool) {
+        if let Some(Selected { cluster, .. }) = selected {
+            let (service, cluster) = (|| router.service(), cluster.name());
+            self.telemetry.on_lookup(|| LookupTarget {
+                service: service(),
+                cluster: cluster.clone(),
+                is_default,
+            });
+        }
     }
 
     /// Waits as one of the waiting calls.

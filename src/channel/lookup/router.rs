@@ -21,7 +21,9 @@ use crate::{
         route_lookup::{Answer, Decision, LookupId, LookupKey, Lookups},
         routes::LookupPlugin,
     },
-    channel::{Channel, ChannelClusterSubscription, ChannelState, StateWatch, task::Control},
+    channel::{
+        Channel, ChannelClusterSubscription, ChannelState, StateWatch, task::Control, telemetry::CacheUsage,
+    },
     resolve::RouteQuery,
     resource::route_lookup::RouteLookup,
 };
@@ -30,8 +32,8 @@ use crate::{
 pub(in crate::channel) struct LookupRouter {
     host: Arc<str>,
     source: Arc<LookupSource>,
-    /// The configuration of `state`, for calls.
-    config: ArcSwap<RouteLookup>,
+    /// What calls read without the lock.
+    current: ArcSwap<Current>,
     state: Mutex<State>,
     /// Notified when calls that have failed may succeed.
     is_ready: Notify,
@@ -49,8 +51,16 @@ pub(in crate::channel) enum Routing {
     Fail { reason: Arc<str>, retry_at: Instant },
 }
 
+struct Current {
+    config: Arc<RouteLookup>,
+    /// The lookup service of the configuration.
+    service: Arc<str>,
+}
+
 struct State {
     lookups: Lookups,
+    /// The size of the cache, for metrics.
+    usage: Arc<CacheUsage>,
     /// The channel to the lookup service, or the reason why there is none.
     channel: Result<Channel, Arc<str>>,
     /// The ends of the lookups under way.
@@ -74,9 +84,11 @@ struct LookupEnd {
 impl LookupRouter {
     pub(super) fn start(plugin: LookupPlugin, source: Arc<LookupSource>) -> Arc<Self> {
         let channel = (source.connect)(&plugin.config.lookup_service).map_err(Into::into);
-        let config = ArcSwap::new(plugin.config.clone());
+        let current = Current::new(plugin.config.clone());
+        let usage = source.observe_cache(&current.service);
         let state = State {
             lookups: Lookups::new(plugin.config, source.limits, fastrand::u64(..)),
+            usage,
             channel,
             ends: BTreeMap::new(),
             targets: BTreeMap::new(),
@@ -84,7 +96,8 @@ impl LookupRouter {
             upkeep: JoinSet::new(),
         };
         let (state, is_ready) = (Mutex::new(state), Notify::new());
-        let router = Arc::new(Self { host: plugin.host, source, config, state, is_ready });
+        let current = ArcSwap::from_pointee(current);
+        let router = Arc::new(Self { host: plugin.host, source, current, state, is_ready });
         let mut state = router.lock();
         router.begin_upkeep(&mut state);
         // The default target is known without a lookup.
@@ -104,11 +117,13 @@ impl LookupRouter {
         if *state.lookups.config() == config {
             return;
         }
-        let service = config.lookup_service.clone();
-        self.config.store(config.clone());
+        let current = Current::new(config.clone());
+        let service = current.service.clone();
+        self.current.store(Arc::new(current));
         if state.lookups.update(config, now()) {
             // Lookups under way end on the channel before, which they keep.
             state.channel = (self.source.connect)(&service).map_err(Into::into);
+            state.usage = self.source.observe_cache(&service);
             self.begin_upkeep(&mut state);
         }
         self.execute(&mut state);
@@ -119,11 +134,11 @@ impl LookupRouter {
     /// Decides about a call.
     pub(in crate::channel) fn decide(self: &Arc<Self>, query: &RouteQuery<'_>) -> Routing {
         // Keys are built without the lock.
-        let config = self.config.load();
-        let mut key = LookupKey::new(&config, &self.host, query);
+        let current = self.current.load();
+        let mut key = LookupKey::new(&current.config, &self.host, query);
         let mut state = self.lock();
         let newest = state.lookups.config();
-        if !Arc::ptr_eq(&config, newest) {
+        if !Arc::ptr_eq(&current.config, newest) {
             // An update has come in between, and may have other key builders.
             key = LookupKey::new(newest, &self.host, query);
         }
@@ -140,6 +155,11 @@ impl LookupRouter {
                 Routing::Fail { reason, retry_at: Instant::from_std(retry_at) }
             }
         }
+    }
+
+    /// The lookup service.
+    pub(in crate::channel) fn service(&self) -> Arc<str> {
+        self.current.load().service.clone()
     }
 
     /// Whether the channel has subscribed to a target.
@@ -174,6 +194,8 @@ impl LookupRouter {
             };
             state.tasks.spawn_on(supervise("route lookup", task, |_| {}), &self.source.runtime);
         }
+        let (entries, bytes) = state.lookups.usage();
+        state.usage.set(entries, bytes);
         if let Some(targets) = state.lookups.poll_targets() {
             state.targets.retain(|name, _| targets.contains(name));
             for name in targets {
@@ -215,6 +237,12 @@ impl LookupRouter {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Current {
+    fn new(config: Arc<RouteLookup>) -> Self {
+        Self { service: (&*config.lookup_service).into(), config }
     }
 }
 

@@ -3,6 +3,7 @@
 #[cfg(feature = "fuzzing")]
 mod call_recording;
 mod delay;
+mod lookups;
 mod observer;
 mod sizes;
 mod subchannels;
@@ -25,12 +26,13 @@ use tracing::{Span, debug_span, field::Empty, trace};
 pub use self::call_recording::CallRecording;
 pub(in crate::channel) use self::delay::Delay;
 pub(crate) use self::delay::{DelayScope, DelayType};
+pub(crate) use self::lookups::{CacheUsage, LookupTarget, PickResult};
 pub(crate) use self::observer::{
     AttemptSummary, CallSummary, ChannelObserver, MethodObserver, Retried, SecurityLevel, SubchannelEvent,
 };
 pub(super) use self::{sizes::MessageBytes, subchannels::Subchannels};
 use crate::{
-    balance::{observer::PickLabels, pick_args::CallAttributes},
+    balance::{observer::PickLabels, pick_args::CallAttributes, picker::Pick},
     error::Code,
 };
 
@@ -64,6 +66,8 @@ pub(super) struct CallTelemetry {
     call: Option<CallRecord>,
     /// The record of the attempt in progress.
     attempt: Option<AttemptRecord>,
+    /// The cluster of the call, if it was looked up and is metered.
+    lookup: Option<Box<LookupTarget>>,
 }
 
 /// The metrics of a method, with the label that the application has given to the call.
@@ -164,7 +168,7 @@ impl Telemetry {
             delayed_since,
         };
         let call = Some(call);
-        CallTelemetry { metered, call, attempt: None }
+        CallTelemetry { metered, call, attempt: None, lookup: None }
     }
 }
 
@@ -235,6 +239,27 @@ impl CallTelemetry {
             AttemptRecord { span, begin, sent, received, labels: PickLabels::default() }
         });
         attempt.span.get()
+    }
+
+    /// Records the cluster that was looked up for the call.
+    pub(super) fn on_lookup(&mut self, target: impl FnOnce() -> LookupTarget) {
+        self.lookup = self.metered.is_some().then(|| Box::new(target()));
+    }
+
+    /// Records that there is no cluster for the call, by the failure of a lookup at a service.
+    pub(super) fn on_lookup_failed(&self, service: &Arc<str>) {
+        if let Some(metered) = &self.metered {
+            metered.method.on_lookup_failed(service);
+        }
+    }
+
+    /// Records the result of a pick, if the cluster was looked up.
+    pub(super) fn on_pick_result<H>(&self, pick: &Pick<H>) {
+        if let (Some(metered), Some(target)) = (&self.metered, &self.lookup)
+            && let Some(result) = PickResult::of(pick)
+        {
+            metered.method.on_lookup_pick(target, result);
+        }
     }
 
     /// Records the labels of a pick.
@@ -349,7 +374,8 @@ impl CallTelemetry {
     /// instead, since the call then ends with its response.
     pub(super) fn take(&mut self, is_filtered: bool) -> Self {
         if is_filtered {
-            return Self { metered: self.metered.clone(), call: None, attempt: self.attempt.take() };
+            let (metered, attempt) = (self.metered.clone(), self.attempt.take());
+            return Self { metered, call: None, attempt, lookup: None };
         }
         mem::take(self)
     }

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use super::{DelayScope, DelayType};
+use super::{CacheUsage, DelayScope, DelayType, LookupTarget, PickResult};
 use crate::{
     balance::observer::{Observation, PickLabels},
     error::Code,
@@ -19,6 +19,9 @@ pub(crate) trait ChannelObserver: fmt::Debug + Send + Sync {
 
     /// Records an event of load balancing.
     fn on_balance(&self, observation: Observation<'_>);
+
+    /// Records the size of the cache of a lookup service from now on, as long as the channel has the cache.
+    fn on_lookup_cache(&self, service: &Arc<str>, usage: &Arc<CacheUsage>);
 }
 
 /// Records the calls of a method; `custom` is the label that the application has given to a call.
@@ -34,6 +37,12 @@ pub(crate) trait MethodObserver: fmt::Debug + Send + Sync {
 
     /// Records a delay of a call or an attempt that has ended (A121).
     fn on_delay(&self, custom: Option<&Arc<str>>, scope: DelayScope, kind: DelayType, duration: Duration);
+
+    /// Records a pick of a call whose cluster was looked up.
+    fn on_lookup_pick(&self, target: &LookupTarget, result: PickResult);
+
+    /// Records that a call failed, or waits on, since its lookup failed or was not made.
+    fn on_lookup_failed(&self, service: &Arc<str>);
 
     /// Records the end of a call.
     fn on_call_ended(&self, custom: Option<&Arc<str>>, summary: &CallSummary);

@@ -1,6 +1,7 @@
 //! Calls whose clusters are looked up (RLS), by a lookup service whose responses the tests write.
 
 mod limits;
+mod metrics;
 mod services;
 
 use bytes::BufMut as _;

@@ -13,8 +13,8 @@ use crate::{
     channel::{
         ChannelState,
         telemetry::{
-            AttemptSummary, CallSummary, ChannelObserver, DelayScope, DelayType, MethodObserver,
-            SubchannelEvent,
+            AttemptSummary, CacheUsage, CallSummary, ChannelObserver, DelayScope, DelayType, LookupTarget,
+            MethodObserver, PickResult, SubchannelEvent,
         },
     },
 };
@@ -34,6 +34,8 @@ impl ChannelObserver for Panics {
     }
 
     fn on_balance(&self, _: Observation<'_>) {}
+
+    fn on_lookup_cache(&self, _: &Arc<str>, _: &Arc<CacheUsage>) {}
 }
 
 #[derive(Debug)]
@@ -49,6 +51,10 @@ impl MethodObserver for Silent {
     fn on_attempt_ended(&self, _: Option<&Arc<str>>, _: &AttemptSummary<'_>) {}
 
     fn on_delay(&self, _: Option<&Arc<str>>, _: DelayScope, _: DelayType, _: Duration) {}
+
+    fn on_lookup_pick(&self, _: &LookupTarget, _: PickResult) {}
+
+    fn on_lookup_failed(&self, _: &Arc<str>) {}
 
     fn on_call_ended(&self, _: Option<&Arc<str>>, _: &CallSummary) {}
 }

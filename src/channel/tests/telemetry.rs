@@ -1,120 +1,21 @@
 //! What an observer is told of calls, attempts and connections.
 
-use std::sync::{Arc, Mutex};
+mod notes;
+
+use std::sync::Arc;
 
 use h2::Reason;
 use tokio::sync::Notify;
 
+pub(super) use self::notes::Notes;
 use super::{
     filters::{of, script, start_with, with_filter},
     *,
 };
 use crate::{
-    balance::observer::{Observation, PickLabels},
-    channel::{
-        CustomLabel,
-        telemetry::{
-            AttemptSummary, CallSummary, ChannelObserver, DelayScope, DelayType, MethodObserver, Retried,
-            SubchannelEvent,
-        },
-    },
-    pb::envoy::extensions::filters::http::fault::v3::fault_abort::ErrorType,
+    channel::CustomLabel, pb::envoy::extensions::filters::http::fault::v3::fault_abort::ErrorType,
     resource::http_filter::FilterBody,
 };
-
-/// Writes down what it is told.
-#[derive(Debug, Default)]
-pub(super) struct Notes {
-    calls: Mutex<Vec<String>>,
-    connections: Mutex<Vec<String>>,
-    /// Of attempts and calls, as they end.
-    durations: Mutex<Vec<Duration>>,
-    /// Of delays, as they end.
-    delays: Mutex<Vec<(String, Duration)>>,
-}
-
-impl Notes {
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.calls.lock().unwrap())
-    }
-
-    fn connections(&self) -> Vec<String> {
-        std::mem::take(&mut self.connections.lock().unwrap())
-    }
-
-    /// The durations of the attempt and the call that have ended.
-    fn durations(&self) -> [Duration; 2] {
-        let durations = std::mem::take(&mut *self.durations.lock().unwrap());
-        durations.try_into().unwrap_or_else(|other| panic!("{other:?}"))
-    }
-
-    /// The delays that have ended.
-    pub(super) fn delays(&self) -> Vec<(String, Duration)> {
-        std::mem::take(&mut self.delays.lock().unwrap())
-    }
-
-    fn write(&self, line: String) {
-        self.calls.lock().unwrap().push(line);
-    }
-}
-
-fn text(labels: &PickLabels) -> String {
-    let [cluster, locality] =
-        [&labels.backend_service, &labels.locality].map(|it| it.as_deref().unwrap_or(""));
-    format!("{cluster:?} {locality}")
-}
-
-impl ChannelObserver for Arc<Notes> {
-    fn method(&self, path: &str, _: bool) -> Arc<dyn MethodObserver> {
-        Arc::new(NotesOfMethod { notes: self.clone(), path: path.into() })
-    }
-
-    fn on_subchannel(&self, labels: &PickLabels, event: SubchannelEvent) {
-        self.connections.lock().unwrap().push(format!("{} {event:?}", text(labels)));
-    }
-
-    fn on_balance(&self, _: Observation<'_>) {}
-}
-
-/// What is noted of the calls of a path.
-#[derive(Debug)]
-struct NotesOfMethod {
-    notes: Arc<Notes>,
-    path: String,
-}
-
-impl MethodObserver for NotesOfMethod {
-    fn has_pick_labels(&self) -> bool {
-        true
-    }
-
-    fn on_attempt_started(&self, custom: Option<&Arc<str>>) {
-        let custom = custom.map_or(String::new(), |it| format!(" {it}"));
-        self.notes.write(format!("{}{custom} started", self.path));
-    }
-
-    fn on_attempt_ended(&self, _: Option<&Arc<str>>, attempt: &AttemptSummary<'_>) {
-        let AttemptSummary { code, duration, sent, received, labels } = attempt;
-        self.notes.durations.lock().unwrap().push(*duration);
-        let attempt = format!("{} attempt {code} {sent}/{received} {}", self.path, text(labels).trim_end());
-        self.notes.write(attempt);
-    }
-
-    fn on_delay(&self, _: Option<&Arc<str>>, scope: DelayScope, kind: DelayType, duration: Duration) {
-        self.notes.delays.lock().unwrap().push((format!("{} {scope:?} {kind}", self.path), duration));
-    }
-
-    fn on_call_ended(&self, _: Option<&Arc<str>>, summary: &CallSummary) {
-        let Retried { retries, transparent, delay } = summary.retries;
-        assert!(delay <= summary.duration, "{summary:?}");
-        self.notes.durations.lock().unwrap().push(summary.duration);
-        let retried = match (retries, transparent) {
-            (0, 0) => String::new(),
-            _ => format!(" {retries}+{transparent} retries, delay {}", !delay.is_zero()),
-        };
-        self.notes.write(format!("{} call {}{retried}", self.path, summary.code));
-    }
-}
 
 pub(super) async fn observed(name: &str, peers: &[&Peer]) -> (Mesh, Arc<Notes>) {
     let notes = Arc::<Notes>::default();

@@ -1,6 +1,11 @@
 //! The instruments with their units, descriptions and buckets.
 
+use std::sync::Arc;
+
 use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
+
+use super::lookup_caches::LookupCaches;
+use crate::channel::telemetry::CacheUsage;
 
 /// The instruments that are enabled.
 /// A disabled one is `None`: it costs a comparison, and no labels are made for it.
@@ -45,6 +50,14 @@ pub(super) struct Instruments {
     pub(super) disconnections: Option<Counter<u64>>,
     /// The current connections.
     pub(super) open_connections: Option<UpDownCounter<i64>>,
+    /// Picks of calls that were sent to a cluster which was looked up.
+    pub(super) target_picks: Option<Counter<u64>>,
+    /// Picks of calls that were sent to a default target.
+    pub(super) default_target_picks: Option<Counter<u64>>,
+    /// Calls whose lookup has failed.
+    pub(super) failed_picks: Option<Counter<u64>>,
+    /// The caches of lookup services, which gauges read; `None` if both gauges are disabled.
+    pub(super) lookup_caches: Option<Arc<LookupCaches>>,
 }
 
 /// Makes those instruments that are enabled.
@@ -95,6 +108,10 @@ impl Instruments {
             connections_failed: make.counter(&CONNECTIONS_FAILED),
             disconnections: make.counter(&DISCONNECTIONS),
             open_connections: make.up_down(&OPEN_CONNECTIONS),
+            target_picks: make.counter(&TARGET_PICKS),
+            default_target_picks: make.counter(&DEFAULT_TARGET_PICKS),
+            failed_picks: make.counter(&FAILED_PICKS),
+            lookup_caches: make.lookup_caches(),
         }
     }
 }
@@ -109,6 +126,34 @@ impl Maker<'_> {
     fn counter(&self, instrument: &'static Instrument) -> Option<Counter<u64>> {
         let Instrument { name, unit, description, .. } = *self.enabled(instrument)?;
         Some(self.meter.u64_counter(name).with_unit(unit).with_description(description).build())
+    }
+
+    /// The caches of lookup services with the gauges that are enabled.
+    fn lookup_caches(&self) -> Option<Arc<LookupCaches>> {
+        let caches = Arc::new(LookupCaches::default());
+        let entries = self.gauge(&CACHE_ENTRIES, &caches, CacheUsage::entries);
+        let size = self.gauge(&CACHE_SIZE, &caches, CacheUsage::bytes);
+        entries.or(size).map(|()| caches)
+    }
+
+    /// A number of each cache that is read when metrics are collected.
+    fn gauge(
+        &self,
+        instrument: &'static Instrument,
+        caches: &Arc<LookupCaches>,
+        number: fn(&CacheUsage) -> usize,
+    ) -> Option<()> {
+        let Instrument { name, unit, description, .. } = *self.enabled(instrument)?;
+        // A meter keeps callbacks forever.
+        let caches = Arc::downgrade(caches);
+        let gauge = self.meter.u64_observable_gauge(name).with_unit(unit).with_description(description);
+        let gauge = gauge.with_callback(move |observer| {
+            for (labels, usage) in caches.upgrade().iter().flat_map(|caches| caches.all()) {
+                observer.observe(number(&usage) as u64, &labels);
+            }
+        });
+        gauge.build();
+        Some(())
     }
 
     /// A number that grows and shrinks.
@@ -152,7 +197,7 @@ impl Instrument {
 }
 
 /// All instruments of channels.
-pub(super) static ALL: [&Instrument; 20] = [
+pub(super) static ALL: [&Instrument; 25] = [
     &ATTEMPT_STARTED,
     &ATTEMPT_DURATION,
     &ATTEMPT_SENT,
@@ -173,6 +218,11 @@ pub(super) static ALL: [&Instrument; 20] = [
     &CONNECTIONS_FAILED,
     &DISCONNECTIONS,
     &OPEN_CONNECTIONS,
+    &TARGET_PICKS,
+    &DEFAULT_TARGET_PICKS,
+    &FAILED_PICKS,
+    &CACHE_ENTRIES,
+    &CACHE_SIZE,
 ];
 static ATTEMPT_STARTED: Instrument = Instrument::new(
     "grpc.client.attempt.started",
@@ -286,6 +336,28 @@ static DISCONNECTIONS: Instrument = Instrument::new(
 );
 static OPEN_CONNECTIONS: Instrument =
     Instrument::new("grpc.subchannel.open_connections", "{connection}", "Number of open connections.");
+static TARGET_PICKS: Instrument = Instrument::new(
+    "grpc.lb.rls.target_picks",
+    "{pick}",
+    "EXPERIMENTAL. Number of picks for calls that go to a cluster of a lookup response, also if it is the default target.",
+);
+static DEFAULT_TARGET_PICKS: Instrument = Instrument::new(
+    "grpc.lb.rls.default_target_picks",
+    "{pick}",
+    "EXPERIMENTAL. Number of picks for calls that go to the default target, since there is no lookup response.",
+);
+static FAILED_PICKS: Instrument = Instrument::new(
+    "grpc.lb.rls.failed_picks",
+    "{pick}",
+    "EXPERIMENTAL. Number of picks that failed because a lookup failed or was throttled, and there is no default target.",
+);
+static CACHE_ENTRIES: Instrument = Instrument::new(
+    "grpc.lb.rls.cache_entries",
+    "{entry}",
+    "EXPERIMENTAL. Number of entries in the cache of lookups.",
+);
+static CACHE_SIZE: Instrument =
+    Instrument::new("grpc.lb.rls.cache_size", "By", "EXPERIMENTAL. Size of the cache of lookups.");
 /// The bounds of times, in seconds (CH9.13).
 const LATENCY: [f64; 41] = [
     0.0, 0.00001, 0.00005, 0.0001, 0.0003, 0.0006, 0.0008, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008,

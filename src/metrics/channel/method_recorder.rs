@@ -8,9 +8,11 @@ use std::{
 
 use opentelemetry::{KeyValue, metrics::Histogram};
 
-use super::{CUSTOM, ChannelMetrics, labels::Labels};
+use super::{CUSTOM, ChannelMetrics, LOOKUP_SERVICE, labels::Labels};
 use crate::{
-    channel::telemetry::{AttemptSummary, CallSummary, DelayScope, DelayType, MethodObserver, Retried},
+    channel::telemetry::{
+        AttemptSummary, CallSummary, DelayScope, DelayType, LookupTarget, MethodObserver, PickResult, Retried,
+    },
     error::Code,
 };
 
@@ -41,6 +43,14 @@ impl MethodRecorder {
         let mut labels = Labels::of(&self.labels);
         labels.add_text(CUSTOM, custom);
         record(labels.all());
+    }
+
+    /// The labels of a lookup, which are without the method.
+    fn of_lookup(&self, service: &Arc<str>) -> Labels {
+        let [target, _] = &self.labels;
+        let mut labels = Labels::of(std::slice::from_ref(target));
+        labels.add(LOOKUP_SERVICE, service.clone());
+        labels
     }
 
     /// The labels with a status.
@@ -106,6 +116,25 @@ impl MethodObserver for MethodRecorder {
         histogram.record(duration.as_secs_f64(), labels.all());
     }
 
+    fn on_lookup_pick(&self, target: &LookupTarget, result: PickResult) {
+        let instruments = &self.metrics.inner.instruments;
+        let counter = match target.is_default {
+            true => &instruments.default_target_picks,
+            false => &instruments.target_picks,
+        };
+        let Some(counter) = counter else { return };
+        let mut labels = self.of_lookup(&target.service);
+        labels.add(LOOKUP_TARGET, target.cluster.clone());
+        labels.add(PICK_RESULT, result.as_str());
+        counter.add(1, labels.all());
+    }
+
+    fn on_lookup_failed(&self, service: &Arc<str>) {
+        if let Some(counter) = &self.metrics.inner.instruments.failed_picks {
+            counter.add(1, self.of_lookup(service).all());
+        }
+    }
+
     fn on_call_ended(&self, custom: Option<&Arc<str>>, summary: &CallSummary) {
         let instruments = &self.metrics.inner.instruments;
         let Retried { retries, transparent, delay } = summary.retries;
@@ -143,6 +172,8 @@ fn record(histogram: Option<&Histogram<u64>>, value: u64, labels: &[KeyValue]) {
 
 const DELAY_TYPE: &str = "grpc.delay_type";
 const STATUS: &str = "grpc.status";
+const LOOKUP_TARGET: &str = "grpc.lb.rls.data_plane_target";
+const PICK_RESULT: &str = "grpc.lb.pick_result";
 /// The number of status codes.
 /// They are 0 (`OK`) to 16 (`UNAUTHENTICATED`), without a gap.
 const STATUSES: usize = 17;

@@ -14,7 +14,7 @@ use crate::{
         observer::{Observation, PickLabels},
         weights::WeightState,
     },
-    channel::telemetry::{ChannelObserver, MethodObserver, SubchannelEvent},
+    channel::telemetry::{CacheUsage, ChannelObserver, MethodObserver, SubchannelEvent},
 };
 
 /// Records the metrics of a channel.
@@ -131,6 +131,12 @@ impl ChannelObserver for ChannelRecorder {
                     counter.add(1, labels.all());
                 }
             }
+        }
+    }
+
+    fn on_lookup_cache(&self, service: &Arc<str>, usage: &Arc<CacheUsage>) {
+        if let Some(caches) = &self.metrics.inner.instruments.lookup_caches {
+            caches.add(self.target.clone(), service.clone(), usage);
         }
     }
 

@@ -15,7 +15,8 @@ use crate::{
         weights::WeightState,
     },
     channel::telemetry::{
-        AttemptSummary, CallSummary, DelayScope, DelayType, Retried, SecurityLevel, SubchannelEvent,
+        AttemptSummary, CacheUsage, CallSummary, DelayScope, DelayType, LookupTarget, PickResult, Retried,
+        SecurityLevel, SubchannelEvent,
     },
     error::Code,
     resource::Locality,
@@ -38,8 +39,8 @@ impl Collected {
         Self { provider, exporter, metrics }
     }
 
-    /// Has everything recorded once.
-    fn record(&self) {
+    /// Has everything recorded once. Returns the usage of a cache of lookups.
+    fn record(&self) -> Arc<CacheUsage> {
         let recorder = self.metrics.recorder("xds:///shop");
         let method = recorder.method("/shop.Cart/Add", false);
         let (pick, custom) = (pick(), Some("checkout".into()));
@@ -86,6 +87,20 @@ impl Collected {
         }
         recorder.on_subchannel(&pick, SubchannelEvent::ConnectionFailed);
         recorder.on_subchannel(&pick, SubchannelEvent::Disconnected(SecurityLevel::None, "connection reset"));
+        let service = Arc::<str>::from("xds:///lookup");
+        for (is_default, result) in
+            [(false, PickResult::Complete), (false, PickResult::Drop), (true, PickResult::Fail)]
+        {
+            let target = LookupTarget { service: service.clone(), cluster: "cart".into(), is_default };
+            method.on_lookup_pick(&target, result);
+        }
+        method.on_lookup_failed(&service);
+        // Without its channel, a cache has no value.
+        recorder.on_lookup_cache(&service, &Arc::default());
+        let usage = Arc::<CacheUsage>::default();
+        recorder.on_lookup_cache(&service, &usage);
+        usage.set(3, 1_700);
+        usage
     }
 
     /// Passes each instrument and each of its values to a function.
@@ -133,7 +148,11 @@ fn points(data: &AggregatedMetrics) -> Vec<(String, String, Vec<f64>)> {
                         )
                     })
                     .collect(),
-                other @ (MetricData::Gauge(_) | MetricData::ExponentialHistogram(_)) => panic!("{other:?}"),
+                MetricData::Gauge(gauge) => gauge
+                    .data_points()
+                    .map(|it| (text(it.attributes()), it.value().to_string(), Vec::new()))
+                    .collect(),
+                other @ MetricData::ExponentialHistogram(_) => panic!("{other:?}"),
             }
         };
     }
@@ -147,6 +166,11 @@ fn points(data: &AggregatedMetrics) -> Vec<(String, String, Vec<f64>)> {
 fn text<'a>(labels: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> String {
     let mut labels: Vec<_> = labels
         .map(|it| {
+            // It is random.
+            if it.key.as_str() == "grpc.lb.rls.instance_uuid" {
+                assert_eq!(it.value.as_str().len(), 36, "{}", it.value);
+                return " lb.rls.instance_uuid=".to_owned();
+            }
             format!(" {}={}", it.key.as_str().strip_prefix("grpc.").unwrap_or(it.key.as_str()), it.value)
         })
         .collect();
@@ -157,7 +181,7 @@ fn text<'a>(labels: impl Iterator<Item = &'a opentelemetry::KeyValue>) -> String
 #[test]
 fn ch9_10_by_default_the_metrics_of_calls_and_attempts_are_on_and_methods_are_other() {
     let collected = Collected::new(|it| it);
-    collected.record();
+    let _usage = collected.record();
     let call = "method=other";
     let expected = [
         (
@@ -185,10 +209,10 @@ fn ch9_10_by_default_the_metrics_of_calls_and_attempts_are_on_and_methods_are_ot
 }
 
 #[test]
-fn ch9_11_ch9_14_ch9_16_ch9_17_ch9_18_ch9_19_all_metrics_have_their_labels() {
+fn ch9_11_ch9_14_ch9_16_ch9_17_ch9_18_ch9_19_rl15_all_metrics_have_their_labels() {
     let labels = [LOCALITY, BACKEND_SERVICE, CUSTOM, DISCONNECT_ERROR, SECURITY_LEVEL];
     let collected = Collected::new(|it| it.enable_all().optional_labels(labels).all_methods());
-    collected.record();
+    let _usage = collected.record();
     let call = "client.call.custom=checkout";
     let at = "lb.backend_service=cart lb.locality=here";
     let of_call = "method=shop.Cart/Add target=xds:///shop";
@@ -196,6 +220,8 @@ fn ch9_11_ch9_14_ch9_16_ch9_17_ch9_18_ch9_19_all_metrics_have_their_labels() {
     let eu = r#"lb.backend_service=cart lb.locality={region="eu", zone="", sub_zone=""} target=xds:///shop"#;
     let none = "lb.backend_service=cart lb.locality= target=xds:///shop";
     let method = "lb.outlier_detection.detection_method";
+    let lookup = "lb.rls.server_target=xds:///lookup target=xds:///shop";
+    let to_cart = "lb.rls.data_plane_target=cart";
     let expected = [
         (format!("client.attempt.delay.duration {call} delay_type=0:connecting {of_call}"), "1 sum 2"),
         (format!("client.attempt.delay.duration {call} delay_type=12:connecting {of_call}"), "1 sum 2"),
@@ -221,6 +247,12 @@ fn ch9_11_ch9_14_ch9_16_ch9_17_ch9_18_ch9_19_all_metrics_have_their_labels() {
             ),
             "1",
         ),
+        (format!("lb.rls.cache_entries lb.rls.instance_uuid= {lookup}"), "3"),
+        (format!("lb.rls.cache_size lb.rls.instance_uuid= {lookup}"), "1700"),
+        (format!("lb.rls.default_target_picks lb.pick_result=fail {to_cart} {lookup}"), "1"),
+        (format!("lb.rls.failed_picks {lookup}"), "1"),
+        (format!("lb.rls.target_picks lb.pick_result=complete {to_cart} {lookup}"), "1"),
+        (format!("lb.rls.target_picks lb.pick_result=drop {to_cart} {lookup}"), "1"),
         (format!("lb.wrr.endpoint_weight_not_yet_usable {eu}"), "1"),
         (format!("lb.wrr.endpoint_weight_not_yet_usable {none}"), "0"),
         (format!("lb.wrr.endpoint_weight_stale {eu}"), "2"),
@@ -247,7 +279,7 @@ fn ch9_11_ch9_14_ch9_16_ch9_17_ch9_18_ch9_19_all_metrics_have_their_labels() {
 #[test]
 fn ch9_13_instruments_have_units_descriptions_and_the_buckets_of_a66() {
     let collected = Collected::new(ChannelMetricsBuilder::enable_all);
-    collected.record();
+    let _usage = collected.record();
     let mut seen = Vec::new();
     collected.export(|name, unit, description, bounds| {
         assert!(description.ends_with('.'), "{name}: {description}");
@@ -278,6 +310,11 @@ fn ch9_13_instruments_have_units_descriptions_and_the_buckets_of_a66() {
         ("client.call.transparent_retries", "{transparent_retry}", 6),
         ("lb.outlier_detection.ejections_enforced", "{ejection}", 0),
         ("lb.outlier_detection.ejections_unenforced", "{ejection}", 0),
+        ("lb.rls.cache_entries", "{entry}", 0),
+        ("lb.rls.cache_size", "By", 0),
+        ("lb.rls.default_target_picks", "{pick}", 0),
+        ("lb.rls.failed_picks", "{pick}", 0),
+        ("lb.rls.target_picks", "{pick}", 0),
         ("lb.wrr.endpoint_weight_not_yet_usable", "{endpoint}", 0),
         ("lb.wrr.endpoint_weight_stale", "{endpoint}", 0),
         ("lb.wrr.endpoint_weights", "{weight}", 15),
@@ -302,7 +339,7 @@ fn ch9_10_instruments_are_enabled_and_disabled_by_name() {
     let collected = Collected::new(|it| {
         it.enable(names).disable(["grpc.client.call.duration", "grpc.client.attempt.started"])
     });
-    collected.record();
+    let _usage = collected.record();
     let mut seen = Vec::new();
     collected.export(|name, _, _, _| seen.push(name.to_owned()));
     seen.sort();
@@ -319,7 +356,7 @@ fn ch9_10_instruments_are_enabled_and_disabled_by_name() {
 fn c30_attempts_have_the_service_of_their_cluster_and_nothing_else_has() {
     let all = LABELS;
     let collected = Collected::new(|it| it.enable_all().optional_labels(all).all_methods());
-    collected.record();
+    let _usage = collected.record();
     let values = collected.export(|_, _, _, _| {});
     let of_service = "csm.service_name=cart-service csm.service_namespace_name=eu";
     let have: Vec<_> = values.keys().filter(|name| name.contains("csm.")).collect();
