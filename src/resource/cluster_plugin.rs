@@ -4,11 +4,14 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Context, Custom, Extension, Invalid, parts, route_lookup::RouteLookup};
+use super::{Context, Custom, Invalid, parts};
+#[cfg(feature = "channel")]
+use super::{Extension, route_lookup::RouteLookup};
 use crate::pb::envoy::config::route::v3 as pb;
 
-/// A plugin that chooses the cluster of each request of a route. It is [`RouteLookup`], which channels execute, or of a type that the
-/// application has registered with [`Registry::with_cluster_specifier`](super::Registry::with_cluster_specifier), and executes.
+/// A plugin that chooses the cluster of each request of a route. The application handles it: it has registered the type with
+/// [`Registry::with_cluster_specifier`](super::Registry::with_cluster_specifier). With the feature `channel` it may also be
+/// [`RouteLookup`](super::route_lookup::RouteLookup), which channels execute.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ClusterPlugin {
@@ -70,6 +73,8 @@ fn parse_config(
     let (type_name, payload) = parts::extension(any)?;
     match cx.registry.cluster_specifiers().parse(&type_name, payload, cx) {
         Ok(config) => config.map(Some),
+        // RL14: without a channel nothing in the crate executes it, so that the application has to register it.
+        #[cfg(feature = "channel")]
         Err(payload) if type_name == RouteLookup::TYPE_NAME => {
             Custom::parse::<RouteLookup>(payload, cx).map(Some)
         }

@@ -121,9 +121,9 @@ impl Registry {
         self
     }
 
-    /// Adds a cluster specifier plugin, which picks the cluster of each request on a route, beside the built-in
-    /// [`RouteLookup`](super::route_lookup::RouteLookup). It is parsed, for applications that handle requests themselves; calls of
-    /// channels on its routes fail.
+    /// Adds a cluster specifier plugin, which picks the cluster of each request on a route, for applications that handle requests
+    /// themselves. Calls of channels on its routes fail, but for those of [`RouteLookup`](super::route_lookup::RouteLookup), which is known
+    /// without a registration if the crate has channels (feature `channel`).
     #[must_use]
     pub fn with_cluster_specifier<T: Extension>(mut self) -> Self {
         self.cluster_specifiers.add::<T>(Custom::parse::<T>);

@@ -14,8 +14,9 @@ use crate::pb::{google::protobuf as google, grpc::lookup::v1 as pb};
 
 /// The configuration of a lookup service that chooses the cluster of a request.
 ///
-/// A channel (feature `channel`) does the lookups, as `docs/channel/lookup.md` describes; an application without a channel reads the
-/// configuration from [`ClusterChoice::Plugin`](super::route_action::ClusterChoice::Plugin), and does them itself.
+/// With the feature `channel` it is accepted, and channels do the lookups, as `docs/channel/lookup.md` describes. Without the feature, an
+/// application that does them itself registers the type by `Registry::new().with_cluster_specifier::<RouteLookup>()`, and reads the
+/// configuration from [`ClusterChoice::Plugin`](super::route_action::ClusterChoice::Plugin).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteLookup {

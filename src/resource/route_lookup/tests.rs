@@ -55,7 +55,8 @@ fn message(config: Option<pb::RouteLookupConfig>) -> route::RouteConfiguration {
 }
 
 fn parse(config: Option<pb::RouteLookupConfig>) -> Result<RouteLookup, String> {
-    let context = Context::new();
+    let registry = Registry::new().with_cluster_specifier::<RouteLookup>();
+    let context = Context::new().with_registry(&registry);
     let parsed: RouteConfiguration =
         parse_in(&message(config), &context).map_err(|error| error.to_string())?;
     match &parsed.virtual_hosts[0].routes[0].action {
@@ -214,6 +215,21 @@ fn h10_rejects_what_cannot_be_looked_up() {
         ),
     ] {
         assert_eq!(reason_of(Some(config)), format!("route_lookup_config.{expected}"));
+    }
+}
+
+#[test]
+fn rl14_it_is_known_without_a_registration_where_there_are_channels() {
+    let parsed = parse_in::<RouteConfiguration>(&message(Some(config())), &Context::new());
+    if cfg!(feature = "channel") {
+        assert!(parsed.is_ok(), "{parsed:?}");
+        let invalid = parse_in::<RouteConfiguration>(&message(None), &Context::new()).unwrap_err();
+        let expected = "cluster_specifier_plugins[0].extension.typed_config.route_lookup_config: must be set";
+        assert_eq!(invalid.to_string(), expected);
+    } else {
+        let expected = "cluster_specifier_plugins[0].extension.typed_config: plugin type \
+                        \"grpc.lookup.v1.RouteLookupClusterSpecifier\" is not supported";
+        assert_eq!(parsed.unwrap_err().to_string(), expected);
     }
 }
 
