@@ -5,6 +5,8 @@ pub struct Channel {
     pub r#ref: ::core::option::Option<ChannelRef>,
     #[prost(message, optional, tag = "2")]
     pub data: ::core::option::Option<ChannelData>,
+    #[prost(message, repeated, tag = "3")]
+    pub channel_ref: ::prost::alloc::vec::Vec<ChannelRef>,
     #[prost(message, repeated, tag = "4")]
     pub subchannel_ref: ::prost::alloc::vec::Vec<SubchannelRef>,
 }

@@ -1,11 +1,15 @@
 //! What a channel is doing, for its operators.
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, fmt, future::Future, pin::Pin, sync::Arc};
 
 use serde::Serialize;
 use tokio::sync::oneshot;
 
-use super::{Channel, ChannelState, task::Control};
+use super::{
+    Channel, ChannelState,
+    lookup::{FoundPlugin, RouterState},
+    task::Control,
+};
 use crate::{
     balance::{
         connectivity::Connectivity,
@@ -48,6 +52,28 @@ pub struct ChannelStatus {
     /// The parts of the configuration that the channel does not use: those that validation has left out, and fields that are not
     /// executed. Each is a warning in the log when it begins.
     pub not_executed: Vec<Arc<str>>,
+    /// The lookup services by which routes choose clusters (RLS), in the order of the names of their plugins.
+    pub lookups: Vec<LookupStatus>,
+}
+
+/// A plugin of routes by which clusters are looked up (RLS).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LookupStatus {
+    /// The name of the plugin in the route configuration.
+    pub plugin: Arc<str>,
+    /// The lookup service. Empty if the plugin is not executed.
+    pub service: Arc<str>,
+    /// The number of the entries in the cache: responses, and failures with a backoff.
+    pub cache_entries: usize,
+    /// The size of the cache in bytes.
+    pub cache_bytes: usize,
+    /// The lookups under way.
+    pub pending: usize,
+    /// Why there is no channel to the lookup service.
+    pub error: Option<Arc<str>>,
+    /// The channel to the lookup service.
+    pub channel: Option<Box<ChannelStatus>>,
 }
 
 impl Channel {
@@ -75,6 +101,10 @@ impl Channel {
         let _ = self.shared.control.send(Control::Status(answer));
         let collected = collected.await.unwrap_or_default();
         let calls = &self.shared.calls;
+        let mut lookups = Vec::new();
+        for (plugin, found) in calls.lookups.all() {
+            lookups.push(LookupStatus::collect(plugin, found).await);
+        }
         let counts = calls.active.counts();
         ChannelStatus {
             target: self.shared.target.as_str().into(),
@@ -88,8 +118,35 @@ impl Channel {
             clusters: collected.clusters,
             leaves: collected.leaves,
             not_executed: collected.not_executed,
+            lookups,
         }
     }
+}
+
+impl LookupStatus {
+    async fn collect(plugin: Arc<str>, found: FoundPlugin) -> Self {
+        let state = match found {
+            FoundPlugin::Router(router) => router.state(),
+            FoundPlugin::BeyondLimit(limit) => RouterState {
+                service: "".into(),
+                entries: 0,
+                bytes: 0,
+                pending: 0,
+                channel: Err(format!("the routes have more than {limit} plugins, the maximum").into()),
+            },
+        };
+        let RouterState { service, entries, bytes, pending, channel } = state;
+        let (channel, error) = match channel {
+            Ok(channel) => (Some(Box::new(nested_status(channel).await)), None),
+            Err(error) => (None, Some(error)),
+        };
+        Self { plugin, service, cache_entries: entries, cache_bytes: bytes, pending, error, channel }
+    }
+}
+
+/// The status of a channel within that of another one. A channel to a lookup service executes no plugins (RL12).
+fn nested_status(channel: Channel) -> Pin<Box<dyn Future<Output = ChannelStatus> + Send>> {
+    Box::pin(async move { channel.status().await })
 }
 
 impl LeafStatus {
@@ -103,7 +160,7 @@ impl LeafStatus {
 impl fmt::Display for ChannelStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { target, state, calls, waiting, error, clusters, leaves, not_executed, .. } = self;
-        let Self { calls_succeeded, calls_failed, .. } = self;
+        let Self { calls_succeeded, calls_failed, lookups, .. } = self;
         write!(f, "Channel {}: {state}, {calls} calls, {waiting} of them waiting; ", Escaped(target))?;
         write!(f, "{calls_succeeded} succeeded, {calls_failed} failed")?;
         for cluster in clusters {
@@ -114,6 +171,21 @@ impl fmt::Display for ChannelStatus {
         }
         for part in not_executed {
             write!(f, "\n- {}", shortened(part, LONGEST_ERROR))?;
+        }
+        if let Some(error) = error {
+            write!(f, "\n! {}", Escaped(shortened(error, LONGEST_ERROR)))?;
+        }
+        lookups.iter().try_for_each(|lookup| write!(f, "\n\n{lookup}"))
+    }
+}
+
+impl fmt::Display for LookupStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { plugin, service, cache_entries, cache_bytes, pending, error, channel } = self;
+        write!(f, "Lookups of {} by {}: {cache_entries} entries", named(plugin), named(service))?;
+        write!(f, " of {cache_bytes} bytes, {pending} lookups under way")?;
+        if let Some(channel) = channel {
+            write!(f, "\n{channel}")?;
         }
         error.as_ref().map_or(Ok(()), |error| write!(f, "\n! {}", Escaped(shortened(error, LONGEST_ERROR))))
     }
@@ -334,10 +406,19 @@ mod tests {
             calls_succeeded: 0,
             calls_failed: 0,
             waiting: 0,
-            error: Some(long),
+            error: Some(long.clone()),
             clusters: vec![cluster],
             leaves: vec![leaf],
             not_executed: vec!["x".repeat(1 << 20).into()],
+            lookups: vec![LookupStatus {
+                plugin: long.clone(),
+                service: long.clone(),
+                cache_entries: 0,
+                cache_bytes: 0,
+                pending: 0,
+                error: Some(long),
+                channel: None,
+            }],
         };
         let shown = status.to_string();
         assert!(shown.len() < 20_000, "{} bytes", shown.len());

@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 use arc_swap::ArcSwap;
 use tokio::{runtime::Handle, sync::mpsc::WeakUnboundedSender};
 
-pub(super) use self::router::{LookupRouter, Routing};
+pub(super) use self::router::{LookupRouter, RouterState, Routing};
 use super::{
     Channel,
     task::Control,
@@ -60,6 +60,11 @@ impl LookupRouters {
     /// Whether plugins are executed.
     pub(super) fn are_executed(&self) -> bool {
         self.source.is_some()
+    }
+
+    /// The plugins of the newest routes, in the order of their names.
+    pub(super) fn all(&self) -> Vec<(Arc<str>, FoundPlugin)> {
+        self.routers.load().iter().map(|(name, found)| (name.clone(), found.clone())).collect()
     }
 
     /// A plugin of the newest routes.

@@ -90,7 +90,7 @@ pub use self::{
     body::ChannelBody,
     builder::ChannelBuilder,
     call::{AttemptCount, WaitForReady},
-    channel_status::ChannelStatus,
+    channel_status::{ChannelStatus, LookupStatus},
     compute_engine::ComputeEngineCredentials,
     error::{ChannelError, NotReadyError},
     malformed::MalformedValues,

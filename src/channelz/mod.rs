@@ -21,8 +21,9 @@
 //! ```
 //!
 //! A subchannel is an endpoint with all of its addresses, of a priority that is in use or was. The calls of a subchannel are those
-//! of its connections; a connection that is lost takes its numbers along. Traces and flow control windows are left out, and there
-//! are no servers. Numbers are at most 0.1 s old.
+//! of its connections; a connection that is lost takes its numbers along. The channels to the lookup
+//! services of routes (RLS) are not among the top channels, but channels within the one whose calls are looked up. Traces and flow
+//! control windows are left out, and there are no servers. Numbers are at most 0.1 s old.
 
 mod service;
 mod view;

@@ -121,8 +121,11 @@ impl ChannelzService {
 
     async fn channel(&self, request: GetChannelRequest) -> Result<GetChannelResponse, Status> {
         let GetChannelRequest { channel_id } = request;
-        let view = self.view(channel_id).await;
-        let channel = found(view, "channel", channel_id, |view| Some(view.channel.clone()))?;
+        let view = match self.view(channel_id).await {
+            Some(view) => Some(view),
+            None => self.view_with(|ids| ids.has_nested(channel_id)).await,
+        };
+        let channel = found(view, "channel", channel_id, |view| view.channel_with(channel_id).cloned())?;
         Ok(GetChannelResponse { channel: Some(channel) })
     }
 

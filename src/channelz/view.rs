@@ -27,6 +27,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) channel: pb::Channel,
+    /// The channels to the lookup services of its routes.
+    pub(super) nested: BTreeMap<i64, pb::Channel>,
     pub(super) subchannels: BTreeMap<i64, pb::Subchannel>,
     pub(super) sockets: BTreeMap<i64, pb::Socket>,
 }
@@ -35,6 +37,17 @@ pub(super) struct View {
 #[derive(Debug, Default)]
 pub(super) struct ChannelIds {
     subchannels: BTreeMap<Subchannel, SubchannelIds>,
+    nested: BTreeMap<Nested, NestedIds>,
+}
+
+/// A channel to a lookup service, by the names of the plugin and of the service.
+type Nested = (Arc<str>, Arc<str>);
+
+/// The ids of a channel to a lookup service.
+#[derive(Debug)]
+struct NestedIds {
+    id: i64,
+    parts: ChannelIds,
 }
 
 /// An endpoint of a cluster, which several of its priorities may have.
@@ -50,8 +63,13 @@ struct SubchannelIds {
 impl View {
     /// Converts the status of a channel. Ids of parts that are gone are forgotten.
     pub(super) fn new(id: i64, status: &ChannelStatus, ids: &mut ChannelIds) -> Self {
-        let mut parts =
-            Self { channel: channel(id, status), subchannels: BTreeMap::new(), sockets: BTreeMap::new() };
+        let mut parts = Self {
+            channel: channel(id, status),
+            nested: BTreeMap::new(),
+            subchannels: BTreeMap::new(),
+            sockets: BTreeMap::new(),
+        };
+        parts.add_lookups(status, ids);
         let mut known = std::mem::take(&mut ids.subchannels);
         for leaf in &status.leaves {
             let used = leaf.priorities.iter().filter(|priority| priority.state.is_some());
@@ -69,6 +87,31 @@ impl View {
             }
         }
         parts
+    }
+
+    /// The channel, or one to a lookup service of it, with this id.
+    pub(super) fn channel_with(&self, id: i64) -> Option<&pb::Channel> {
+        let is_it = self.channel.r#ref.as_ref().is_some_and(|of| of.channel_id == id);
+        if is_it { Some(&self.channel) } else { self.nested.get(&id) }
+    }
+
+    /// Adds the channels to lookup services, with their parts.
+    fn add_lookups(&mut self, status: &ChannelStatus, ids: &mut ChannelIds) {
+        let mut known = std::mem::take(&mut ids.nested);
+        for lookup in &status.lookups {
+            let Some(status) = &lookup.channel else { continue };
+            let key = (lookup.plugin.clone(), lookup.service.clone());
+            let mut nested = known
+                .remove(&key)
+                .unwrap_or_else(|| NestedIds { id: next_id(), parts: ChannelIds::default() });
+            let view = Self::new(nested.id, status, &mut nested.parts);
+            self.channel.channel_ref.extend(view.channel.r#ref.clone());
+            self.nested.insert(nested.id, view.channel);
+            self.nested.extend(view.nested);
+            self.subchannels.extend(view.subchannels);
+            self.sockets.extend(view.sockets);
+            ids.nested.insert(key, nested);
+        }
     }
 
     /// Adds an endpoint with its connections.
@@ -100,14 +143,21 @@ impl View {
 }
 
 impl ChannelIds {
+    /// Whether a channel to a lookup service has this id.
+    pub(super) fn has_nested(&self, id: i64) -> bool {
+        self.nested.values().any(|nested| nested.id == id || nested.parts.has_nested(id))
+    }
+
     /// Whether a subchannel has this id.
     pub(super) fn has_subchannel(&self, id: i64) -> bool {
         self.subchannels.values().any(|ids| ids.id == id)
+            || self.nested.values().any(|nested| nested.parts.has_subchannel(id))
     }
 
     /// Whether a connection has this id.
     pub(super) fn has_socket(&self, id: i64) -> bool {
         self.subchannels.values().any(|ids| ids.sockets.values().any(|known| *known == id))
+            || self.nested.values().any(|nested| nested.parts.has_socket(id))
     }
 }
 
@@ -128,7 +178,7 @@ fn channel(id: i64, status: &ChannelStatus) -> pb::Channel {
         calls_failed: number(status.calls_failed),
     };
     let channel_ref = ChannelRef { channel_id: id, name: target };
-    pb::Channel { r#ref: Some(channel_ref), data: Some(data), subchannel_ref: Vec::new() }
+    pb::Channel { r#ref: Some(channel_ref), data: Some(data), ..pb::Channel::default() }
 }
 
 /// A connection.

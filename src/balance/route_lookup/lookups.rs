@@ -255,8 +255,7 @@ impl Lookups {
     }
 
     /// The number of lookups under way.
-    #[cfg(test)]
-    pub(super) fn pending(&self) -> usize {
+    pub(crate) fn pending(&self) -> usize {
         self.keys.len()
     }
 

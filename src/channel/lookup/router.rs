@@ -51,6 +51,19 @@ pub(in crate::channel) enum Routing {
     Fail { reason: Arc<str>, retry_at: Instant },
 }
 
+/// What operators see of a router.
+pub(in crate::channel) struct RouterState {
+    pub(in crate::channel) service: Arc<str>,
+    /// The entries of the cache.
+    pub(in crate::channel) entries: usize,
+    /// Their size in bytes.
+    pub(in crate::channel) bytes: usize,
+    /// The lookups under way.
+    pub(in crate::channel) pending: usize,
+    /// The channel to the lookup service, or the reason why there is none.
+    pub(in crate::channel) channel: Result<Channel, Arc<str>>,
+}
+
 struct Current {
     config: Arc<RouteLookup>,
     /// The lookup service of the configuration.
@@ -160,6 +173,14 @@ impl LookupRouter {
     /// The lookup service.
     pub(in crate::channel) fn service(&self) -> Arc<str> {
         self.current.load().service.clone()
+    }
+
+    /// What the router is doing.
+    pub(in crate::channel) fn state(&self) -> RouterState {
+        let state = self.lock();
+        let (entries, bytes) = state.lookups.usage();
+        let (pending, channel) = (state.lookups.pending(), state.channel.clone());
+        RouterState { service: self.service(), entries, bytes, pending, channel }
     }
 
     /// Whether the channel has subscribed to a target.

@@ -3,6 +3,7 @@
 mod limits;
 mod metrics;
 mod services;
+mod status;
 
 use bytes::BufMut as _;
 use h2::Reason;
