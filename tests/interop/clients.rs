@@ -6,6 +6,7 @@ mod channelz;
 mod distributions;
 mod failures;
 mod limits;
+mod lookups;
 mod routing;
 
 #[allow(dead_code, reason = "a driver needs a part of it")]
