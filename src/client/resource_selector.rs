@@ -15,7 +15,8 @@ pub enum ResourceSelector {
     All,
     /// The resources that the first management server sends of the type without having been asked for them by name (pushed), beside what
     /// other watches subscribe to. Nothing is requested for them: in the incremental variant the type begins with a subscription to
-    /// nothing; in the state of the world they come in the answers to names alone. There is no sign of their completeness.
+    /// nothing; in the state of the world they come in the answers to names alone. There is no sign of their completeness, so that
+    /// [`WatchAll::ready`](super::WatchAll::ready) does not return before an error.
     ///
     /// A resource that is subscribed by name as well leaves when that subscription ends, since the server is notified of that.
     Pushed,

@@ -353,8 +353,9 @@ impl TakenResource {
 
 /// Whether a change is one of what a consumer has subscribed to.
 fn concerns(delivery: &Delivery, consumer: &Consumer, change: &ProposedChange) -> bool {
-    let targets = consumer.sources().watches_of(&change.name).filter_map(|source| delivery.target(source));
-    targets.into_iter().any(|target| is_of(target, consumer.ty(), change))
+    let mut targets =
+        consumer.sources().watches_of(&change.name).filter_map(|source| delivery.target(source));
+    targets.any(|target| is_of(target, consumer.ty(), change))
 }
 
 /// Whether a change is one of the subject of a watch.
