@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Control plane and client run in this process, on loopback. The store is kept in a file, so that the program serves with it right after
-//! a restart, before the server is connected, and is sent what has changed since. The program ends by itself; its exit code is 1 if an update does not arrive.
-//! `docs/BATCHES.md` describes batches, and `docs/ON_DEMAND.md` how a store goes on.
+//! a restart, before the server is connected, and is sent what has changed since. The program ends by itself; its exit code is 1 if an
+//! update does not arrive. `docs/BATCHES.md` describes batches, and `docs/ON_DEMAND.md` how a store goes on.
 
 mod store;
 mod workload;

@@ -70,7 +70,7 @@ pub mod virtual_host;
 
 use self::matcher::RegexLimits;
 pub(crate) use collection::{Inline, List, ListEntry};
-#[cfg(any(test, feature = "client", feature = "fuzzing"))]
+#[cfg(any(test, feature = "client"))]
 pub(crate) use unkept::Unkept;
 
 #[cfg(any(test, feature = "control-plane", feature = "fuzzing"))]

@@ -102,7 +102,10 @@ impl Authorities {
         if let Some(channel) = machine.channel_mut(ty) {
             channel.forget_version(sub);
         }
-        machine.request_again(ty, sub, now);
+        // Otherwise the first request of the type on the next stream does not have the version.
+        if machine.is_requested(ty) {
+            machine.request_again(ty, sub, now);
+        }
         self.drain_events(store, server, now);
     }
 }
