@@ -377,6 +377,11 @@ struct ResourceTypes;
 #[doc = include_str!("../docs/BATCHES.md")]
 struct BatchesOfStores;
 
+/// The example of the document, compiled and run.
+#[cfg(all(doctest, feature = "client", feature = "test-util"))]
+#[doc = include_str!("../docs/ON_DEMAND.md")]
+struct StoresOnDemand;
+
 /// The examples of the guide, compiled.
 #[cfg(all(doctest, feature = "channel", feature = "tls", feature = "test-util"))]
 #[doc = include_str!("../docs/guides/own-server.md")]

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Control plane and client run in this process, on loopback. The store is kept in a file, so that the program serves with it right after
-//! a restart, before the server is connected. The program ends by itself; its exit code is 1 if an update does not arrive.
-//! `docs/BATCHES.md` describes batches.
+//! a restart, before the server is connected, and is sent what has changed since. The program ends by itself; its exit code is 1 if an
+//! update does not arrive. `docs/BATCHES.md` describes batches, and `docs/ON_DEMAND.md` how a store goes on.
 
 mod store;
 mod workload;
@@ -17,8 +17,9 @@ use std::{env, error::Error, fs, process, time::Duration};
 use tokio::time::timeout;
 use xdskit::{
     Bootstrap, Client, ResourceSelector,
-    client::{Batch, Batches},
+    client::{Batch, BatchOptions, Batches, Keep},
     config::ApiType,
+    control_plane::Request,
     resource::{Prost, Resource},
     testing::TestControlPlane,
 };
@@ -37,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let file = env::temp_dir().join(format!("xdskit-store-{}", process::id()));
 
     let mut store = Store::open(&file)?;
-    let (client, mut batches) = connect(&server)?;
+    let (client, mut batches) = connect(&server, &store)?;
     follow(&mut batches, &mut store, |store| store.len() == 2).await?;
     println!("{store}");
 
@@ -54,8 +55,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     follow(&mut batches, &mut store, |store| store.len() == 2).await?;
     println!("{store}");
 
-    // A restart, during which a workload ends. A client cannot be given the versions of the store, so that the server sends everything
-    // again; the store finds out by that what has ended.
+    // A restart, during which a workload ends. The new client is given the versions of the store, so that the server sends what has
+    // changed since.
     client.shutdown().await;
     drop((client, batches));
     server.update(|tx| {
@@ -64,18 +65,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let mut store = Store::open(&file)?;
     println!("after the restart: {store}");
-    let (_client, mut batches) = connect(&server)?;
+    server.clear_requests();
+    let (_client, mut batches) = connect(&server, &store)?;
     follow(&mut batches, &mut store, |store| store.len() == 1).await?;
     println!("{store}");
+    let versions =
+        |request: &Request| request.delta().map_or(0, |delta| delta.initial_resource_versions.len());
+    let sent: usize = server.requests().of(TYPE_URL).iter().map(|request| versions(request.message())).sum();
+    println!("the new client has sent {sent} versions");
     fs::remove_file(&file)?;
     Ok(())
 }
 
-/// A client of the server, in the incremental variant, in which removals are sent.
-fn connect(server: &TestControlPlane) -> Result<(Client, Workloads), Box<dyn Error>> {
+/// A client of the server, in the incremental variant, in which removals and versions are sent. It keeps nothing beside the store.
+fn connect(server: &TestControlPlane, store: &Store) -> Result<(Client, Workloads), Box<dyn Error>> {
     let bootstrap = Bootstrap::from_json(&server.bootstrap_json())?;
     let client = Client::builder(bootstrap).api_type(ApiType::AggregatedDeltaGrpc).build()?;
-    let batches = client.batches(ResourceSelector::All);
+    let options = BatchOptions::new().with_keep(Keep::Nothing).with_versions(store.versions());
+    let batches = client.batches_with(ResourceSelector::All, options);
     Ok((client, batches))
 }
 
@@ -99,15 +106,12 @@ async fn follow(
 fn apply(batch: Batch<Prost<Workload>>, store: &mut Store) -> Result<(), Box<dyn Error>> {
     let mut rejected = Vec::new();
     for added in &batch.added {
-        if let Err(reason) = store.insert(&added.name, &added.resource) {
+        if let Err(reason) = store.insert(added) {
             rejected.push((added.name.clone(), reason));
         }
     }
     for name in &batch.removed {
         store.remove(name);
-    }
-    if batch.is_complete() {
-        store.retain_received();
     }
     store.save()?;
     batch.reject(rejected);

@@ -153,6 +153,13 @@ impl Entry {
         self.as_held().map(|held| &held.resource)
     }
 
+    /// The content of the resource has to be received again: whatever the server sends differs from what is held.
+    pub(crate) fn forget_bytes(&mut self) {
+        if let State::Held(held) = &mut self.state {
+            held.raw = Raw::unknown();
+        }
+    }
+
     /// Copies the bytes out of a response that is mostly not held any more.
     pub(super) fn copy_if_sparse(&mut self) {
         if let State::Held(held) = &mut self.state {

@@ -5,6 +5,7 @@
 //! if it is set at the buffers and the entries of their parts.
 
 use std::{
+    hash::{DefaultHasher, Hasher},
     ops::Deref,
     sync::{
         Arc,
@@ -33,6 +34,8 @@ enum Stored {
     /// The value holds the allocation anyway, so that this is a second pointer to it and no copy. Boxed, since `Bytes` would
     /// make all variants larger.
     Shared { bytes: Box<Bytes>, bare: bool },
+    /// A digest of the bytes, which are not kept; `None` for bytes that were never here.
+    Digest(Option<Box<Digest>>),
     /// A range of a large response, counted in it.
     Part { of: Arc<ResponseBuffer>, start: u32, length: u32, bare: bool },
 }
@@ -62,7 +65,51 @@ pub(super) struct ResponseBuffers {
     some_is_sparse: Arc<AtomicBool>,
 }
 
+/// The length and two hashes of the bytes of a resource. Equal bytes are told by them; a server that constructs a collision hides its
+/// own change.
+#[derive(Debug, PartialEq, Eq)]
+struct Digest {
+    length: usize,
+    hashes: [u64; 2],
+}
+
+impl Digest {
+    fn of(bytes: &[u8]) -> Self {
+        let hashes = [0_u8, 1].map(|seed| {
+            // With fixed keys: the core has no randomness.
+            let mut hasher = DefaultHasher::new();
+            hasher.write_u8(seed);
+            hasher.write(bytes);
+            hasher.finish()
+        });
+        Self { length: bytes.len(), hashes }
+    }
+}
+
 impl Raw {
+    /// What remains of bytes that are not kept.
+    pub(crate) fn digest(bytes: &[u8]) -> Self {
+        Self { stored: Stored::Digest(Some(Box::new(Digest::of(bytes)))) }
+    }
+
+    /// Bytes that are not here: all others differ from them.
+    pub(crate) fn unknown() -> Self {
+        Self { stored: Stored::Digest(None) }
+    }
+
+    /// Whether these are the bytes.
+    pub(crate) fn is(&self, bytes: &[u8]) -> bool {
+        match &self.stored {
+            Stored::Digest(digest) => digest.as_ref().is_some_and(|digest| **digest == Digest::of(bytes)),
+            Stored::Own { .. } | Stored::Shared { .. } | Stored::Part { .. } => **self == *bytes,
+        }
+    }
+
+    /// Whether the bytes are here.
+    pub(crate) fn is_kept(&self) -> bool {
+        !matches!(self.stored, Stored::Digest(_))
+    }
+
     /// Records that it came without a wrapper, so that its name is the one in the bytes.
     ///
     /// Set by the caller and not derived, since a wrapped resource of these bytes may have another name.
@@ -72,6 +119,8 @@ impl Raw {
             Stored::Own { bare, .. } | Stored::Shared { bare, .. } | Stored::Part { bare, .. } => {
                 *bare = is_bare
             }
+            // There are no bytes to compare with.
+            Stored::Digest(_) => {}
         }
         self
     }
@@ -80,6 +129,7 @@ impl Raw {
     pub(crate) fn is_bare(&self) -> bool {
         match self.stored {
             Stored::Own { bare, .. } | Stored::Shared { bare, .. } | Stored::Part { bare, .. } => bare,
+            Stored::Digest(_) => false,
         }
     }
 
@@ -91,6 +141,7 @@ impl Raw {
         match &self.stored {
             Stored::Own { bytes, .. } => Bytes::from_owner(bytes.clone()),
             Stored::Shared { bytes, .. } => (**bytes).clone(),
+            Stored::Digest(_) => Bytes::new(),
             Stored::Part { of, start, length, .. } => {
                 of.message.slice(*start as usize..(*start + *length) as usize)
             }
@@ -114,6 +165,7 @@ impl Deref for Raw {
         match &self.stored {
             Stored::Own { bytes, .. } => bytes,
             Stored::Shared { bytes, .. } => bytes,
+            Stored::Digest(_) => &[],
             Stored::Part { of, start, length, .. } => &of.message[*start as usize..][..*length as usize],
         }
     }

@@ -18,6 +18,7 @@ use super::{
     command::Command,
     pool::Share,
     registry::{Registry, ResourceValue, SharedWatch, WatchValue},
+    resource_selector::{self, ResourceSelector},
     watcher::Watcher,
 };
 use crate::{
@@ -58,6 +59,16 @@ pub struct Batches<T: Resource> {
     watcher: Watcher<NextBatch<T>>,
 }
 
+/// The subscriptions of a [`Batches`], to add names and remove them while another task reads the batches.
+///
+/// A store that fetches on demand subscribes when it is asked for a name that it lacks. The handle keeps neither the client nor the
+/// consumer alive; without them its methods have no effect.
+#[derive(Debug, Clone)]
+pub struct BatchSubscriptions {
+    registry: Weak<Registry>,
+    watch_id: WatchId,
+}
+
 /// Changes of resources that belong together: those of one response, or what has changed otherwise.
 ///
 /// It is answered once, by [`accept`](Self::accept), [`accept_with_warnings`](Self::accept_with_warnings) or [`reject`](Self::reject).
@@ -69,6 +80,9 @@ pub struct Batch<T> {
     pub added: Vec<Added<T>>,
     /// The names of the resources that are gone.
     pub removed: Vec<Arc<str>>,
+    /// The subscribed names that do not exist or cannot be had, as far as the last batch did not have that, each with the reason. If the
+    /// consumer had the resource, it is among the removed ones as well.
+    pub absent: Vec<(Arc<str>, WatchError)>,
     is_held: bool,
     is_complete: bool,
     warning: Option<WatchError>,
@@ -95,7 +109,7 @@ pub struct BatchAnswered {
     outcome: oneshot::Receiver<BatchOutcome>,
 }
 
-/// The limits of responses that wait for the consumers of [`Client::batches`](super::Client::batches).
+/// The limits of responses that wait for the consumers of [`Client::batches`](super::Client::batches), and of what is pushed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -112,6 +126,9 @@ pub struct BatchLimits {
     /// The maximum size in bytes of all responses that wait behind such a one on a stream: 64 MiB by default. By the response beyond it,
     /// the one that they wait for is taken as accepted.
     pub waiting_bytes: usize,
+    /// The number of resources of a type that a server may send without having been asked for them
+    /// ([`ResourceSelector::Pushed`]), also where nothing is consumed in batches: 100,000 by default. Those beyond are rejected.
+    pub pushed_resources: usize,
 }
 
 /// The batch that was published last, until it is taken.
@@ -145,6 +162,25 @@ impl<T: Resource> Batches<T> {
         poll_fn(|cx| self.poll_batch(cx)).await
     }
 
+    /// Subscribes to more names: a single one, or a selection. What the consumer is subscribed to already has no effect.
+    ///
+    /// Their resources come in the next batches. A name that does not exist comes as [`absent`](Batch::absent).
+    pub fn subscribe(&self, names: impl Into<ResourceSelector>) {
+        self.subscriptions().subscribe(names);
+    }
+
+    /// Ends a subscription, which was begun with the same names. Its resources are removed by the next batch, unless another subscription
+    /// of the consumer has them.
+    pub fn unsubscribe(&self, names: impl Into<ResourceSelector>) {
+        self.subscriptions().unsubscribe(names);
+    }
+
+    /// A handle to the subscriptions, for tasks other than the one that reads the batches.
+    pub fn subscriptions(&self) -> BatchSubscriptions {
+        let watch = self.watcher.watch();
+        BatchSubscriptions { registry: Arc::downgrade(watch.registry()), watch_id: watch.id() }
+    }
+
     fn poll_batch(&mut self, cx: &mut Context<'_>) -> Poll<Option<Batch<T>>> {
         loop {
             let Some(next) = ready!(self.watcher.poll_next(cx)) else { return Poll::Ready(None) };
@@ -162,6 +198,26 @@ impl<T: Resource> Batches<T> {
     }
 }
 
+impl BatchSubscriptions {
+    /// Subscribes to more names, as [`Batches::subscribe`] does.
+    pub fn subscribe(&self, names: impl Into<ResourceSelector>) {
+        self.change(names.into(), true);
+    }
+
+    /// Ends a subscription, as [`Batches::unsubscribe`] does.
+    pub fn unsubscribe(&self, names: impl Into<ResourceSelector>) {
+        self.change(names.into(), false);
+    }
+
+    fn change(&self, names: ResourceSelector, is_subscribed: bool) {
+        let names = resource_selector::some(names).into_owned();
+        if let Some(registry) = self.registry.upgrade() {
+            // An error means that the driver has ended, and the consumer with it.
+            let _ = registry.order(Command::ChangeBatches { watch_id: self.watch_id, names, is_subscribed });
+        }
+    }
+}
+
 impl<T: Resource> Stream for Batches<T> {
     type Item = Batch<T>;
 
@@ -172,7 +228,8 @@ impl<T: Resource> Stream for Batches<T> {
 
 impl<T: Send + Sync + 'static> Batch<T> {
     fn new(batch: Arc<ErasedBatch>, answer: Answer) -> Self {
-        let ErasedBatch { added, removed, is_held, is_complete, warning, .. } = Arc::unwrap_or_clone(batch);
+        let ErasedBatch { added, removed, absent, is_held, is_complete, warning, .. } =
+            Arc::unwrap_or_clone(batch);
         let typed =
             |resource: Erased| resource.downcast().expect("a batch has resources of its consumer's type");
         let added = added.into_iter().map(|added| Added {
@@ -180,7 +237,7 @@ impl<T: Send + Sync + 'static> Batch<T> {
             version: added.version,
             resource: typed(added.resource),
         });
-        Self { added: added.collect(), removed, is_held, is_complete, warning, answer }
+        Self { added: added.collect(), removed, absent, is_held, is_complete, warning, answer }
     }
 }
 
@@ -261,7 +318,7 @@ impl Future for BatchAnswered {
 
 impl Default for BatchLimits {
     fn default() -> Self {
-        Self { timeout: Duration::from_secs(20), waiting_bytes: 64 << 20 }
+        Self { timeout: Duration::from_secs(20), waiting_bytes: 64 << 20, pushed_resources: 100_000 }
     }
 }
 
@@ -290,6 +347,7 @@ impl<T: Resource> ResourceValue for NextBatch<T> {
             number: 0,
             added: Vec::new(),
             removed: Vec::new(),
+            absent: Vec::new(),
             is_held: false,
             is_complete: false,
             warning: Some(reason),

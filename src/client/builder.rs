@@ -214,10 +214,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the limits of responses that wait for the consumers of [`Client::batches`].
+    /// Sets the limits of responses that wait for the consumers of [`Client::batches`], and of what is pushed.
     pub fn batch_limits(mut self, limits: BatchLimits) -> Self {
         self.settings.batch_timeout = limits.timeout;
         self.settings.protocol.max_waiting_bytes = limits.waiting_bytes;
+        self.settings.max_pushed_resources = limits.pushed_resources;
         self
     }
 

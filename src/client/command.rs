@@ -36,6 +36,12 @@ pub(super) enum Command {
         selected: SelectedBatches,
         publish: Weak<dyn Publish>,
     },
+    /// Adds a subscription to a consumer of batches, or ends one.
+    ChangeBatches {
+        watch_id: WatchId,
+        names: Selection,
+        is_subscribed: bool,
+    },
     /// Answers a batch.
     AnswerBatch {
         watch_id: WatchId,

@@ -213,6 +213,10 @@ impl Driver {
                 self.watches.insert(watch_id, publish);
                 self.engine.subscribe_batches(watch_id, selected, now());
             }
+            Command::ChangeBatches { watch_id, names, is_subscribed } => match is_subscribed {
+                true => self.engine.subscribe_consumer(watch_id, names, now()),
+                false => self.engine.unsubscribe_consumer(watch_id, &names, now()),
+            },
             Command::AnswerBatch { watch_id, answer, reply } => {
                 let outcome = self.engine.answer_batch(watch_id, answer, now());
                 if let Some(reply) = reply {
@@ -385,6 +389,7 @@ impl Drop for Driver {
                 | Command::Resolve { publish, .. }
                 | Command::Batches { publish, .. } => watches.push(publish),
                 Command::Unwatch { .. }
+                | Command::ChangeBatches { .. }
                 | Command::AnswerBatch { .. }
                 | Command::SubscribeCluster { .. }
                 | Command::UnsubscribeCluster { .. }

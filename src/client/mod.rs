@@ -11,6 +11,7 @@
 //! resources; a [`Resolution`] provides the whole tree of a target. [`Client::status`] reports the state of all resources and
 //! servers to an operator.
 
+mod batch_options;
 mod batches;
 mod build_error;
 mod builder;
@@ -45,7 +46,8 @@ use tokio::runtime::Handle;
 use tracing::warn;
 
 pub use self::{
-    batches::{Added, Batch, BatchAnswered, BatchLimits, Batches},
+    batch_options::{BatchOptions, Keep},
+    batches::{Added, Batch, BatchAnswered, BatchLimits, BatchSubscriptions, Batches},
     build_error::BuildError,
     builder::ClientBuilder,
     cluster_subscription::ClusterSubscription,
@@ -70,7 +72,10 @@ pub use crate::{
 pub(crate) use self::status::WeakClient;
 #[cfg(feature = "tool-support")]
 pub(crate) use self::status::table;
-use self::{pool::Share, registry::Registry};
+use self::{
+    pool::Share,
+    registry::{Registry, any_types, consumers},
+};
 #[cfg(feature = "tool-support")]
 use crate::resource::ResourceType;
 #[cfg(all(feature = "channel", feature = "tls"))]
@@ -80,7 +85,7 @@ use crate::{
     lrs::LoadReporter,
     name::ResourceName,
     observed::Observed,
-    resource::{Cluster, Resource},
+    resource::{AnyMessage, Cluster, Resource},
 };
 
 /// A client of the management servers of a [`Bootstrap`]. Clones are handles of the same client.
@@ -147,14 +152,49 @@ impl Client {
         WatchAll::new(self.registry_of::<T>().resources(names.into().into()), self.share.clone())
     }
 
+    /// Watches one resource of a type that is known at run time alone, by its type URL. Its values are the messages as they were sent.
+    ///
+    /// The protocol's own types are refused with `FAILED_PRECONDITION`, and so is a type URL that this client watches as a typed resource,
+    /// and more than 256 different ones of a process. As types of an application they need an aggregated stream.
+    ///
+    /// ```no_run
+    /// use xdskit::Client;
+    ///
+    /// async fn length(client: &Client) -> Option<usize> {
+    ///     let mut banner = client.watch_any("type.googleapis.com/shop.Banner", "sale");
+    ///     banner.ready().await.ok().map(|message| message.bytes().len())
+    /// }
+    /// ```
+    pub fn watch_any(&self, type_url: &str, name: impl WatchName) -> Watch<AnyMessage> {
+        let names = resource_selector::one(&name);
+        Watch::new(any_types::watch(&self.registry, type_url, names), self.share.clone())
+    }
+
+    /// Watches many resources of a type that is known at run time alone, as [`watch_any`](Self::watch_any) does.
+    pub fn watch_all_any(&self, type_url: &str, names: impl Into<ResourceSelector>) -> WatchAll<AnyMessage> {
+        let names = names.into().into();
+        WatchAll::new(any_types::watch(&self.registry, type_url, names), self.share.clone())
+    }
+
     /// The changes of resources in batches, for a program with a store of its own: the answer to each response waits until the program
     /// has accepted it, or rejected some of its resources; see [`Batches`].
     ///
     /// It subscribes to all resources, to the members of a collection or to one resource by its name, and returns at once. The first batch has what the client holds already. A
     /// response waits for all consumers that it concerns, up to a [limit](ClientBuilder::batch_limits); nothing else waits for it.
     pub fn batches<T: Resource>(&self, names: impl Into<ResourceSelector>) -> Batches<T> {
+        self.batches_with(names, BatchOptions::new())
+    }
+
+    /// The changes of resources in batches, with options: what the client keeps of the resources, and what the program has already.
+    ///
+    /// Names can be added and removed later ([`Batches::subscribe`]).
+    pub fn batches_with<T: Resource>(
+        &self,
+        names: impl Into<ResourceSelector>,
+        options: BatchOptions,
+    ) -> Batches<T> {
         let names = resource_selector::some(names.into());
-        Batches::new(self.registry_of::<T>().batches(names), self.share.clone())
+        Batches::new(consumers::begin(&self.registry_of::<T>(), names, options), self.share.clone())
     }
 
     /// Watches a resource of a type that is known at run time, as one of `T`.

@@ -1,5 +1,8 @@
 //! The watches of a client, of which those of one subject share their value.
 
+pub(super) mod any_types;
+pub(super) mod consumers;
+
 use std::{
     any::{Any, TypeId, type_name},
     collections::HashMap,
@@ -20,10 +23,9 @@ use crate::{
     base::WatchId,
     capacity::Shrink,
     config::{Bootstrap, Target},
-    engine::{SelectedBatches, SelectedName, Selection},
+    engine::{SelectedName, Selection},
     error::{Blame, Code, Subject, WatchError},
     lrs::Loads,
-    observed::erase,
     resolve::Resolved,
     resource::{Erased, Listener, Resource, ResourceType, Validation},
 };
@@ -111,6 +113,8 @@ struct Type {
     one: HashMap<Arc<str>, Entry>,
     /// The watches of collections.
     others: HashMap<Selection, Entry>,
+    /// The consumer of batches, of a type whose resources are not kept.
+    consumer: Option<Weak<dyn Any + Send + Sync>>,
 }
 
 #[derive(Clone)]
@@ -180,7 +184,7 @@ impl Registry {
         let mut state = self.lock();
         let id = state.next_id();
         let watches = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
-        if let Some(reason) = self.refusal::<V>(watches) {
+        if let Some(reason) = self.refusal::<V::Resource>(watches) {
             drop(state);
             return self.refused(id, ty.type_url(), names, reason);
         }
@@ -195,34 +199,13 @@ impl Registry {
         watch
     }
 
-    /// A new consumer of batches. Unlike watches, those of equal names share nothing.
-    pub(super) fn batches<V: ResourceValue>(
-        self: &Arc<Self>,
-        names: WatchedNames<'_>,
-    ) -> Arc<SharedWatch<V>> {
-        let ty = ResourceType::of::<V::Resource>();
-        let mut state = self.lock();
-        let id = state.next_id();
-        let watches = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
-        if let Some(reason) = self.refusal::<V>(watches) {
-            drop(state);
-            return self.refused(id, ty.type_url(), names, reason);
-        }
-        let names = names.into_owned();
-        let watch = self.new_watch(id, About::Resources(ty.type_url(), names.clone()));
-        let publish = Arc::downgrade(&watch);
-        let selected = SelectedBatches { ty, names, erase: erase::<V::Resource> };
-        self.begin(&watch, Command::Batches { watch_id: id, selected, publish });
-        watch
-    }
-
     /// Why a watch of a type is refused, if it is.
-    fn refusal<V: ResourceValue>(&self, watches: &Type) -> Option<String> {
-        if self.role.validation() != V::Resource::VALIDATION && !self.has_ended() {
+    fn refusal<T: Resource>(&self, watches: &Type) -> Option<String> {
+        if self.role.validation() != T::VALIDATION && !self.has_ended() {
             let reason = "the client observes: watch Inspected resources, or build it with Validation::Grpc";
             return Some(reason.to_owned());
         }
-        let is_other = watches.rust != TypeId::of::<V::Resource>();
+        let is_other = watches.rust != TypeId::of::<T>();
         is_other.then(|| format!("its type URL is watched as {} by this client already", watches.rust_name))
     }
 
@@ -348,7 +331,7 @@ pub(super) enum WatchedNames<'a> {
 }
 
 impl WatchedNames<'_> {
-    fn into_owned(self) -> Selection {
+    pub(super) fn into_owned(self) -> Selection {
         match self {
             Self::All => Selection::All,
             Self::One(name) => Selection::One(name.into()),
@@ -382,13 +365,11 @@ impl State {
 
 impl Type {
     fn new<T: Resource>() -> Self {
-        Self {
-            rust: TypeId::of::<T>(),
-            rust_name: type_name::<T>(),
-            all: None,
-            one: HashMap::new(),
-            others: HashMap::new(),
-        }
+        Self::of(TypeId::of::<T>(), type_name::<T>())
+    }
+
+    fn of(rust: TypeId, rust_name: &'static str) -> Self {
+        Self { rust, rust_name, all: None, one: HashMap::new(), others: HashMap::new(), consumer: None }
     }
 
     fn find(&self, names: &WatchedNames<'_>) -> Option<&Entry> {
@@ -403,7 +384,10 @@ impl Type {
         match names {
             Selection::All => self.all = Some(entry),
             Selection::One(SelectedName::Text(name)) => drop(self.one.insert(name.clone(), entry)),
-            Selection::One(SelectedName::Name(_)) | Selection::Collection(_) => {
+            Selection::One(SelectedName::Name(_))
+            | Selection::Collection(_)
+            | Selection::Pushed
+            | Selection::Nothing => {
                 self.others.insert(names.clone(), entry);
             }
         }
@@ -413,9 +397,10 @@ impl Type {
         match names {
             Selection::All => drop(self.all.take_if(|entry| entry.id == id)),
             Selection::One(SelectedName::Text(name)) => remove_if(&mut self.one, name, id),
-            Selection::One(SelectedName::Name(_)) | Selection::Collection(_) => {
-                remove_if(&mut self.others, names, id)
-            }
+            Selection::One(SelectedName::Name(_))
+            | Selection::Collection(_)
+            | Selection::Pushed
+            | Selection::Nothing => remove_if(&mut self.others, names, id),
         }
     }
 }

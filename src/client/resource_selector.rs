@@ -13,6 +13,16 @@ use crate::{
 pub enum ResourceSelector {
     /// All resources that the first management server provides for this client (wildcard, `*`).
     All,
+    /// The resources that the first management server sends of the type without having been asked for them by name (pushed), beside what
+    /// other watches subscribe to. Nothing is requested for them: in the incremental variant the type begins with a subscription to
+    /// nothing; in the state of the world they come in the answers to names alone. There is no sign of their completeness, so that
+    /// [`WatchAll::ready`](super::WatchAll::ready) does not return before an error.
+    ///
+    /// A resource that is subscribed by name as well leaves when that subscription ends, since the server is notified of that.
+    Pushed,
+    /// Nothing: for [`Client::batches`](super::Client::batches) whose names are added by
+    /// [`Batches::subscribe`](super::Batches::subscribe). A watch of it is refused.
+    Nothing,
     /// The members of a collection, by its `xdstp://` name. A glob, such as
     /// `xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*`, has all members one segment below `shop`. A list, such as
     /// `xdstp://mesh.example/envoy.config.cluster.v3.ClusterCollection/shop`, has its entries: they are named by their locators, or
@@ -63,6 +73,8 @@ impl From<ResourceSelector> for WatchedNames<'_> {
     fn from(names: ResourceSelector) -> Self {
         let selected = match names {
             ResourceSelector::All => return Self::All,
+            ResourceSelector::Pushed => return Self::Other(engine::Selection::Pushed),
+            ResourceSelector::Nothing => return Self::Other(engine::Selection::Nothing),
             ResourceSelector::Collection(text) => SelectedName::Text(text.into()),
             ResourceSelector::Exactly(name) => SelectedName::Name(Box::new(name)),
         };
@@ -81,7 +93,7 @@ impl WatchName for &ResourceName {}
 /// The selection of a consumer of batches: the name of a resource selects that alone.
 pub(super) fn some(names: ResourceSelector) -> WatchedNames<'static> {
     let one = match &names {
-        ResourceSelector::All => None,
+        ResourceSelector::All | ResourceSelector::Pushed | ResourceSelector::Nothing => None,
         ResourceSelector::Collection(text) => ResourceName::parse(text)
             .is_ok_and(|name| !name.is_collection())
             .then(|| SelectedName::Text(text.as_str().into())),

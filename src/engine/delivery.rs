@@ -11,7 +11,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use tracing::trace;
+use tracing::{debug, trace};
 
 use super::store::{Change, CollectionKey, Store, Which};
 use crate::{
@@ -48,6 +48,8 @@ pub(super) enum WatchTarget {
     Entry(EntryId),
     /// All resources of a type that the group's servers have.
     Wildcard(TypeInGroup),
+    /// The resources of a type that the group's servers send without a request for them.
+    Pushed(TypeInGroup),
     /// The configuration that a target resolves to.
     Resolution,
     /// The members of a list.
@@ -62,6 +64,13 @@ pub(super) enum WatchTarget {
     Batches,
     /// A name without a configured source, and the reason, which was published.
     Refused(WatchError),
+}
+
+impl WatchTarget {
+    /// All resources of a type, or those that are sent without a request for them.
+    pub(super) fn all(scope: TypeInGroup, is_pushed: bool) -> Self {
+        if is_pushed { Self::Pushed(scope) } else { Self::Wildcard(scope) }
+    }
 }
 
 impl Delivery {
@@ -156,9 +165,18 @@ impl Delivery {
             name,
             node: store.node_id().clone(),
         });
-        for watch_id in glob.map_or(&*collection.watches, |glob| &glob.watches) {
+        for watch_id in
+            glob.map_or(&*collection.watches, |glob| &glob.watches).iter().chain(&collection.pushed)
+        {
             self.deliver(*watch_id, members.clone());
         }
+    }
+
+    /// Publishes the reason for refusing a watch; `refused` is what it sees.
+    pub(super) fn refuse(&mut self, watch_id: WatchId, refused: Erased, reason: WatchError) -> WatchTarget {
+        debug!(%watch_id, error = %Escaped(&reason), "watch refused");
+        self.deliver(watch_id, refused);
+        WatchTarget::Refused(reason)
     }
 
     /// The next of the engine's own watches with a change, and its state.

@@ -42,14 +42,14 @@ pub(crate) use self::observability::Status;
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::observability::{ResourceReport, ServerReport};
 use self::{
-    authorities::{Authorities, RequestedName},
-    batches::Batches,
+    authorities::{AllWatch, Authorities, RequestedName},
+    batches::{Batches, Consumer},
     collections::{Indirections, WatchOrder, list_type},
     delivery::{Delivery, WatchTarget},
     ingest::Ingest,
     load_sources::LoadSources,
     resolutions::{ResolutionOrder, Resolutions},
-    selection::{Refusal, TypedName, accept_collection, accept_one, check_types},
+    selection::{NOTHING, Refusal, TypedName, accept_collection, accept_one},
     store::{Change, CollectionKey, Effect, Store, Which},
 };
 pub(crate) use self::{
@@ -63,9 +63,8 @@ pub use self::{batches::BatchOutcome, settings::OnDeletion};
 use crate::{
     base::WatchId,
     config::{Bootstrap, Server, Target},
-    error::{Blame, WatchError},
     escape::Escaped,
-    protocol::{EntryId, StreamEvent, TypeAtServer, TypeId, TypeInGroup},
+    protocol::{EntryId, StreamEvent, TypeAtServer, TypeInGroup},
     resource::ResourceType,
 };
 
@@ -107,11 +106,33 @@ impl Engine {
     }
 
     /// Begins a watch whose application decides on each response, by [`answer_batch`](Self::answer_batch).
-    pub(crate) fn subscribe_batches(&mut self, watch_id: WatchId, selected: SelectedBatches, now: Instant) {
+    pub(crate) fn subscribe_batches(
+        &mut self,
+        watch_id: WatchId,
+        mut selected: SelectedBatches,
+        now: Instant,
+    ) {
         let ty = self.store.type_id(selected.ty);
-        let source = self.batches.begin(&mut self.delivery, watch_id, ty, &selected);
+        self.batches.begin(&mut self.delivery, watch_id, Consumer::new(ty, &mut selected));
         self.ingest.set_reviewed(ty, true);
-        self.begin(source, selected.ty, selected.names, now);
+        self.subscribe_consumer(watch_id, selected.names, now);
+    }
+
+    /// Adds a subscription to a consumer, unless it has it.
+    pub(crate) fn subscribe_consumer(&mut self, watch_id: WatchId, names: Selection, now: Instant) {
+        if let Some((source, stored)) = self.batches.subscribe(&mut self.delivery, watch_id, &names) {
+            let ty = self.store.ty(stored.ty);
+            self.batches.restore(&mut self.authorities, &mut self.store, stored, now);
+            self.begin(source, ty, names, now);
+        }
+        self.proceed(now);
+    }
+
+    /// Ends a subscription of a consumer.
+    pub(crate) fn unsubscribe_consumer(&mut self, watch_id: WatchId, names: &Selection, now: Instant) {
+        if let Some(source) = self.batches.unsubscribe(watch_id, names) {
+            self.end(source, now);
+        }
         self.proceed(now);
     }
 
@@ -131,16 +152,8 @@ impl Engine {
     /// Begins a resolution. It ends as a watch does, by [`unsubscribe`](Self::unsubscribe).
     pub(crate) fn resolve(&mut self, watch_id: WatchId, target: &Target, now: Instant) {
         debug!(%watch_id, target = target.as_str(), "resolution started");
-        let target = match resolutions::about(&self.bootstrap, self.load_sources.loads(), target) {
-            Ok(about) => {
-                self.resolutions.begin(watch_id, about);
-                WatchTarget::Resolution
-            }
-            Err(error) => {
-                self.delivery.deliver(watch_id, Arc::new(crate::resolve::Resolved::Err(error.clone())));
-                WatchTarget::Refused(error)
-            }
-        };
+        let about = resolutions::about(&self.bootstrap, self.load_sources.loads(), target);
+        let target = self.resolutions.start(&mut self.delivery, watch_id, about);
         self.delivery.insert(watch_id, target);
         self.proceed(now);
     }
@@ -272,6 +285,8 @@ impl Engine {
             }
         }
         self.batches.drive(&mut self.delivery, |ty| self.ingest.is_busy_with_type(ty));
+        self.authorities.fetch_again(&mut self.store, self.batches.take_taken(&self.delivery), now);
+        self.route_effects(now);
         self.ingest.resume(self.batches.take_decided(), now);
         for server in self.authorities.sweep(&mut self.store, |server| self.ingest.is_busy_with(server)) {
             self.ingest.updates().forget(server);
@@ -375,37 +390,31 @@ impl Engine {
         let names = all.map_or(names, |name| Selection::Collection(SelectedName::Name(Box::new(name))));
         debug!(%watch_id, type_url, names = %Escaped(&names), "watch started");
         let begun = match &names {
-            Selection::All => {
-                let group = self.authorities.subscribe_all(&mut self.store, watch_id, ty, now);
-                group.map(|group| WatchTarget::Wildcard(TypeInGroup { group, ty }))
+            Selection::All | Selection::Pushed => {
+                let is_pushed = names == Selection::Pushed;
+                let watch = AllWatch { watch_id, is_pushed };
+                let group = self.authorities.subscribe_all(&mut self.store, watch, ty, now);
+                group.map(|group| WatchTarget::all(TypeInGroup { group, ty }, is_pushed))
             }
+            Selection::Nothing => Err(Refusal::invalid(NOTHING)),
             Selection::One(selected) => accept_one(self.store.ty(ty), selected)
                 .and_then(|name| self.begin_one(watch_id, TypedName { ty, name: &name }, now)),
             Selection::Collection(selected) => accept_collection(self.store.ty(ty), selected)
                 .and_then(|name| self.begin_collection(watch_id, TypedName { ty, name: &name }, now)),
         };
-        let target = begun.unwrap_or_else(|refusal| self.refuse(watch_id, ty, &names, refusal));
+        let target = begun.unwrap_or_else(|refusal| {
+            let reason = refusal.about(self.store.subject_of(ty, names.text()));
+            self.delivery.refuse(watch_id, names.refused(self.store.ty(ty), reason.clone()), reason)
+        });
         self.delivery.insert(watch_id, target);
     }
 
-    /// Begins a watch of one name, whose directives define its source. An alternative comes first: the name without it may be an
-    /// inline entry, which is then watched by the alternative's primary watch.
+    /// Begins a watch of one name, whose directives define its source.
     fn begin_one(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
-        let directives = typed.name.directives();
-        let alternative = directives.and_then(|directives| directives.alt());
-        let entry = directives.and_then(|directives| directives.entry());
         let Self { store, delivery, indirections, .. } = self;
-        match (alternative, entry) {
-            (Some(alternative), _) => {
-                check_types(store.ty(typed.ty), alternative)?;
-                indirections.begin_alternative(store, delivery, watch_id, typed);
-                Ok(WatchTarget::Alternative)
-            }
-            (None, Some(_)) => {
-                indirections.begin_inline(store, delivery, watch_id, typed)?;
-                Ok(WatchTarget::Inline)
-            }
-            (None, None) => self.begin_name(watch_id, typed, now),
+        match indirections.begin_one(store, delivery, watch_id, typed)? {
+            Some(target) => Ok(target),
+            None => self.begin_name(watch_id, typed, now),
         }
     }
 
@@ -464,9 +473,9 @@ impl Engine {
                 }
             }
             Some(WatchTarget::Batches) => {
-                if let Some((source, ty)) = self.batches.end(watch_id) {
+                if let Some((sources, ty)) = self.batches.end(watch_id) {
                     self.ingest.set_reviewed(ty, self.batches.has_consumers(ty));
-                    self.end(source, now);
+                    sources.into_iter().for_each(|source| self.end(source, now));
                 }
             }
             Some(WatchTarget::Resolution) => {
@@ -474,22 +483,13 @@ impl Engine {
                     self.end(watch, now);
                 }
             }
-            Some(WatchTarget::Wildcard(scope)) => {
+            Some(WatchTarget::Wildcard(scope) | WatchTarget::Pushed(scope)) => {
                 self.authorities.unsubscribe_all(&mut self.store, watch_id, scope, now);
             }
             Some(WatchTarget::Entry(entry)) => {
                 self.authorities.unsubscribe_name(&mut self.store, watch_id, entry, now);
             }
         }
-    }
-
-    /// Publishes the reason for refusing a watch.
-    fn refuse(&mut self, watch_id: WatchId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchTarget {
-        debug!(%watch_id, error = %Escaped(&refusal), "watch refused");
-        let about = self.store.subject_of(ty, names.text());
-        let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
-        self.delivery.deliver(watch_id, names.refused(self.store.ty(ty), reason.clone()));
-        WatchTarget::Refused(reason)
     }
 }
 

@@ -22,7 +22,7 @@ use std::{
 use tracing::debug;
 
 use super::{
-    delivery::Delivery,
+    delivery::{Delivery, WatchTarget},
     selection::{SelectedName, Selection},
 };
 use crate::{
@@ -129,8 +129,27 @@ impl Resolutions {
         }
     }
 
+    /// Begins a resolution of a target, or refuses it.
+    pub(super) fn start(
+        &mut self,
+        delivery: &mut Delivery,
+        watch_id: WatchId,
+        about: Result<About, WatchError>,
+    ) -> WatchTarget {
+        match about {
+            Ok(about) => {
+                self.begin(watch_id, about);
+                WatchTarget::Resolution
+            }
+            Err(error) => {
+                delivery.deliver(watch_id, Arc::new(Resolved::Err(error.clone())));
+                WatchTarget::Refused(error)
+            }
+        }
+    }
+
     /// Begins a resolution.
-    pub(super) fn begin(&mut self, watch_id: WatchId, about: About) {
+    fn begin(&mut self, watch_id: WatchId, about: About) {
         let resolver = Resolver::new(about, self.times);
         self.resolutions.insert(watch_id, Resolution { resolver, watches: BTreeMap::new() });
         self.touched.insert(watch_id);

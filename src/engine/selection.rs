@@ -8,14 +8,14 @@
 //! | one resource | names of both forms, `#entry=` of a list, alternatives | `*`, globs, whole lists, names of other types |
 //! | a collection | globs, lists, alternatives of these | single resources, entries of lists |
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use crate::{
-    error::{Code, WatchError},
+    error::{Blame, Code, Subject, WatchError},
     name::{Directives, NameError, ResourceName},
     observed::{Erase, ErasedMembers, ErasedObserved},
     protocol::TypeId,
-    resource::{Erased, ResourceType},
+    resource::{Erased, ResourceType, Version},
 };
 
 /// The selected resources of a type.
@@ -23,6 +23,10 @@ use crate::{
 pub(crate) enum Selection {
     /// Everything that the server has for this node.
     All,
+    /// What the server sends of the type without a request for it.
+    Pushed,
+    /// Nothing: a consumer of batches that subscribes later.
+    Nothing,
     /// One, by its name.
     One(SelectedName),
     /// The members of a collection, by its name.
@@ -36,6 +40,8 @@ pub(crate) struct SelectedBatches {
     pub(crate) names: Selection,
     /// Removes the type of what watches are published.
     pub(crate) erase: Erase,
+    /// The versions of the resources that the consumer has in its store, of a type whose resources are not kept.
+    pub(crate) versions: BTreeMap<Arc<str>, Version>,
 }
 
 /// A selected name.
@@ -59,6 +65,8 @@ impl Selection {
     pub(crate) fn text(&self) -> Arc<str> {
         match self {
             Self::All => "*".into(),
+            Self::Pushed => PUSHED.into(),
+            Self::Nothing => "".into(),
             Self::One(SelectedName::Text(text)) | Self::Collection(SelectedName::Text(text)) => text.clone(),
             Self::One(SelectedName::Name(name)) | Self::Collection(SelectedName::Name(name)) => {
                 name.to_string().into()
@@ -66,18 +74,24 @@ impl Selection {
         }
     }
 
-    /// The name, if one resource is selected.
-    pub(super) fn name(&self) -> Option<Arc<str>> {
+    /// The canonical name of a single resource; `None` for a selection of many. A name that is not valid stands for itself: its watch is
+    /// refused.
+    pub(super) fn single(&self) -> Option<Arc<str>> {
         match self {
-            Self::One(_) => Some(self.text()),
-            Self::All | Self::Collection(_) => None,
+            Self::One(selected) => Some(match selected.parse() {
+                Ok(name) => name.canonical(),
+                Err(_) => self.text(),
+            }),
+            Self::All | Self::Pushed | Self::Nothing | Self::Collection(_) => None,
         }
     }
 
     /// The state that a refused watch sees.
     pub(super) fn refused(&self, ty: ResourceType, reason: WatchError) -> Erased {
         match self {
-            Self::All | Self::Collection(_) => Arc::new(ErasedMembers::refused(reason)),
+            Self::All | Self::Pushed | Self::Nothing | Self::Collection(_) => {
+                Arc::new(ErasedMembers::refused(reason))
+            }
             Self::One(_) => ty.observe(ErasedObserved::Absent { reason }),
         }
     }
@@ -116,6 +130,11 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
+    /// The error of a watch.
+    pub(super) fn about(self, subject: Subject) -> WatchError {
+        WatchError::new(self.code, Blame::Local, subject, self.message)
+    }
+
     /// A refusal because of the name itself, which no later update can change.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self { code: Code::InvalidArgument, message: message.into() }
@@ -199,6 +218,11 @@ fn short(type_url: &str) -> &str {
 
 /// The text that stands for all resources of a type in requests, so that no single resource can have it for a name.
 pub(super) const WILDCARD: &str = "*";
+
+pub(super) const NOTHING: &str = "nothing is selected; names can be added to batches alone";
+
+/// What is sent without a request for it, in errors and logs.
+const PUSHED: &str = "(pushed)";
 
 const NOT_A_NAME: &str =
     "`*` is the wildcard and not the name of a resource; use watch_all for all resources of the type";

@@ -33,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) regex_limits: RegexLimits,
     /// The time for which a response waits for the consumers of batches.
     pub(crate) batch_timeout: Duration,
+    /// The number of resources of a type that a server may send without a request for them.
+    pub(crate) max_pushed_resources: usize,
     /// The settings of load reports.
     pub(crate) load_reports: LoadSettings,
 }
@@ -72,6 +74,7 @@ impl Default for Settings {
             registry: Arc::default(),
             regex_limits: RegexLimits::default(),
             batch_timeout: Duration::from_secs(20),
+            max_pushed_resources: 100_000,
             load_reports: LoadSettings::default(),
         }
     }

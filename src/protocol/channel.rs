@@ -250,6 +250,8 @@ impl Channel {
         match self.subscriptions.sends_all {
             true if self.variant.stands_wildcard_for_names(&self.subscriptions) => Extent::Everything,
             true => Extent::Wildcard,
+            // A server that sends more than it was asked for in each response shows by absence that it does not any more.
+            false if self.subscriptions.takes_pushed_alone() => Extent::Wildcard,
             false => Extent::Names,
         }
     }

@@ -6,6 +6,9 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 
+mod quiet;
+
+use self::quiet::Quiet;
 use super::{
     burst::REFILL,
     recent_unsubscribes::RecentUnsubscribes,
@@ -81,17 +84,6 @@ struct OnStream {
     quiet: Option<Quiet>,
 }
 
-/// Unconfirmed resources are decided on when the server has been quiet for a while, or has sent other messages for too long.
-#[derive(Debug, Clone, Copy)]
-struct Quiet {
-    /// The begin of the wait.
-    since: Instant,
-    /// The time of the server's last message, if there was one.
-    last_response: Option<Instant>,
-    /// The quiet time passed without a message. That has no effect on what it had sent on earlier streams.
-    was_silent: bool,
-}
-
 impl Delta {
     /// A type without a request; it begins with its first subscription.
     pub(crate) fn new(type_url: &'static str, doubt: Duration, limit: usize) -> Self {
@@ -137,6 +129,11 @@ impl Delta {
         if !(first && subscriptions.wildcard) {
             self.put_leaving(subscriptions, request, written, now);
             self.put_fresh(subscriptions, request, written);
+        }
+        if first && !subscriptions.wildcard && written.subscribed.is_empty() {
+            // The protocol has no form for a subscription to nothing: without a name the first request would be the wildcard (B2.32).
+            put_text(SUBSCRIBE, "*", request);
+            put_text(UNSUBSCRIBE, "*", request);
         }
         // What did not fit goes into another request at once: the run of changes has waited already.
         let is_full = !(self.unsubscribed.is_empty() && self.subscribed.is_empty());
@@ -236,9 +233,15 @@ impl Delta {
 
     /// Puts the versions of held resources, if they fit (B2.1); a resource without its version has to be sent again. So has
     /// one of an alias: the alias means nothing to the server here, and the own name, that all of its aliases are held.
+    ///
+    /// What was pushed is in no other field of the request, so that its name is there without a version as well: only so the server
+    /// knows that its removal has to be sent.
     fn put_versions(&mut self, subscriptions: &mut Subscriptions, request: &mut BytesMut, now: Instant) {
         let aliases = mem::take(&mut subscriptions.aliases);
-        let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(sub.name());
+        let pushed_alone = subscriptions.takes_pushed_alone();
+        let is_pushed = |sub: &Subscription| pushed_alone && sub.is_wildcard_member() && sub.holds_own();
+        let can_be_told =
+            |sub: &Subscription| (sub.has_version() || is_pushed(sub)) && !aliases.is_alias(sub.name());
         let subs = || subscriptions.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
         let size: usize = subs().map(|sub| pair_len(sub.spelling(), sub.version().as_str())).sum();
         // A first request without any name would subscribe to everything.
@@ -252,7 +255,7 @@ impl Delta {
             any |= sub.on_versions_sent(is_sent);
         }
         subscriptions.aliases = aliases;
-        self.on_stream.quiet = any.then_some(Quiet { since: now, last_response: None, was_silent: false });
+        self.on_stream.quiet = any.then(|| Quiet::new(now));
     }
 }
 
@@ -323,6 +326,11 @@ impl Variant for Delta {
         self.on_stream.wildcard_ended
     }
 
+    fn on_pushed(&mut self, now: Instant) -> bool {
+        self.batcher.on_change(now);
+        true
+    }
+
     fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         self.on_stream = OnStream::default();
         self.batcher.reset();
@@ -342,9 +350,7 @@ impl Variant for Delta {
     fn on_response(&mut self, _: &Version, now: Instant) {
         self.on_stream.busy += 1;
         if let Some(quiet) = &mut self.on_stream.quiet {
-            // The first response after a long silence may be one of several.
-            quiet.since = if quiet.was_silent && quiet.last_response.is_none() { now } else { quiet.since };
-            quiet.last_response = Some(now);
+            quiet.on_response(now);
         }
     }
 
@@ -441,31 +447,23 @@ impl Variant for Delta {
     /// A server without a request so far owes nothing; what it does not confirm is found at the request.
     fn on_unconfirmed(&mut self, now: Instant) {
         if self.on_stream.requested {
-            self.on_stream.quiet = Some(Quiet { since: now, last_response: Some(now), was_silent: false });
+            self.on_stream.quiet = Some(Quiet::after_response(now));
         }
     }
 
     fn on_undecided(&mut self, now: Instant) {
         if self.on_stream.requested {
-            let quiet = Quiet { since: now, last_response: None, was_silent: false };
-            self.on_stream.quiet.get_or_insert(quiet).last_response = Some(now);
+            self.on_stream.quiet.get_or_insert(Quiet::new(now)).on_undecided(now);
         }
     }
 
     /// A server that is never quiet, such as one that repeats rejected resources, has its time as well.
     fn quiet_from(&self) -> Option<Instant> {
-        let Quiet { since, last_response, was_silent } = self.on_stream.quiet?;
-        match last_response {
-            Some(last_response) => Some((last_response + self.doubt).min(since + LONGEST_QUIET * self.doubt)),
-            None => Some(since + self.doubt).filter(|_| !was_silent),
-        }
+        self.on_stream.quiet?.ends_at(self.doubt)
     }
 
     fn on_quiet(&mut self) -> bool {
-        let quiet = self.on_stream.quiet.take();
-        self.on_stream.quiet = quiet
-            .filter(|quiet| quiet.last_response.is_none())
-            .map(|quiet| Quiet { was_silent: true, ..quiet });
+        self.on_stream.quiet = self.on_stream.quiet.and_then(Quiet::after_end);
         self.on_stream.quiet.is_none()
     }
 }
@@ -478,9 +476,6 @@ fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
 /// The maximum of waiting NACKs: beyond it rejected responses are not answered. It bounds the memory for a server that sends
 /// them without end.
 pub(super) const MOST_WAITING: u32 = 256;
-
-/// The number of quiet times after which a server that always sends something has sent everything.
-const LONGEST_QUIET: u32 = 4;
 
 /// The space that is left free beside the versions.
 const ROOM_FOR_A_NAME: usize = 4 << 10;

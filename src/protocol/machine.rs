@@ -32,8 +32,8 @@ use self::exchange::Exchange;
 /// | call | by |
 /// |---|---|
 /// | `handle_event`, `handle_timeout` | the transport and the clock; a response that is returned is concluded by `conclude` |
-/// | `subscribe`, `unsubscribe`, `subscribe_all`, `unsubscribe_all` | watches |
-/// | `withdraw`, `withdraw_all`, then `rest` | the end of a fallback, which unsubscribes many names at once |
+/// | `subscribe`, `unsubscribe`, `subscribe_all`, `unsubscribe_all`, `accept_pushed` | watches |
+/// | `withdraw`, `withdraw_all`, `set_pushed`, then `rest` | the end of a fallback, which unsubscribes many names at once |
 /// | `poll_event`, `poll_command` until `None`, then `next_timeout` | the owner, after each call that takes the time |
 ///
 /// The methods of a machine are what its owner orders; [`Exchange`] is what happens on the wire.
@@ -223,6 +223,25 @@ impl Machine {
         self.exchange.proceed(now);
     }
 
+    /// Sets whether resources of a type count that the server sends without a request for them. Those that it has sent so are released
+    /// when they do not count any more.
+    pub(crate) fn accept_pushed(&mut self, named: NamedType, is_accepted: bool, now: Instant) {
+        self.set_pushed(named, is_accepted, now);
+        self.exchange.proceed(now);
+    }
+
+    /// The same as part of a batch: others follow, and then [`rest`](Self::rest).
+    pub(crate) fn set_pushed(&mut self, named: NamedType, is_accepted: bool, now: Instant) {
+        let channel = self.exchange.channel_or_new(named);
+        if channel.subscriptions.pushed != is_accepted {
+            channel.subscriptions.pushed = is_accepted;
+            channel.subscriptions.opens_for_pushed = is_accepted && channel.variant.on_pushed(now);
+            if !is_accepted && !channel.subscriptions.requests_all() {
+                self.exchange.channels.release_all(named.id, &mut self.exchange.events);
+            }
+        }
+    }
+
     /// Unsubscribes from everything of a type as part of a batch: others follow, and then [`rest`](Self::rest).
     pub(crate) fn withdraw_all(&mut self, ty: TypeId, now: Instant) {
         let is_open = self.exchange.stream.as_open().is_some();
@@ -315,10 +334,14 @@ impl Machine {
         self.exchange.proceed(now);
     }
 
+    /// Whether a type was requested on the current stream.
+    pub(crate) fn is_requested(&self, ty: TypeId) -> bool {
+        self.channel(ty).is_some_and(|channel| channel.variant.is_requested())
+    }
+
     /// Whether a type was requested on the current stream, and a response is of an earlier one.
     pub(crate) fn is_late(&self, ty: TypeId, stream: StreamId) -> bool {
-        let is_requested = self.channel(ty).is_some_and(|channel| channel.variant.is_requested());
-        is_requested && !self.exchange.stream.is_current(stream)
+        self.is_requested(ty) && !self.exchange.stream.is_current(stream)
     }
 
     /// A response of a type waits for its consumers, and is concluded later. Where the stream carries other types it is read on for

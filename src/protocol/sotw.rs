@@ -230,8 +230,8 @@ impl Variant for Sotw {
 
     /// The server may not have taken the wildcard to be ended, or its beginning behind names would be another name for it.
     fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool {
-        let is_ending = self.on_stream.names.has_wildcard() && !subscriptions.takes_all();
-        is_ending || (self.is_star_a_name && self.on_stream.requested && !subscriptions.takes_all())
+        let is_ending = self.on_stream.names.has_wildcard() && !subscriptions.requests_all();
+        is_ending || (self.is_star_a_name && self.on_stream.requested && !subscriptions.requests_all())
     }
 
     /// The next stream begins with an empty list, and no name follows while the wildcard is subscribed.

@@ -131,7 +131,7 @@ impl Subscription {
     }
 
     /// Whether the last request that was handed out has the name.
-    pub(super) fn is_requested(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.is_requested
     }
 
@@ -164,7 +164,7 @@ impl Subscription {
     }
 
     /// The wildcard has ended. True when it was a member.
-    pub(super) fn leave_wildcard(&mut self) -> bool {
+    pub(crate) fn leave_wildcard(&mut self) -> bool {
         mem::take(&mut self.of_wildcard)
     }
 

@@ -30,6 +30,10 @@ pub(crate) struct Subscriptions {
     named: usize,
     /// The wildcard is subscribed, whether or not it was requested.
     pub(crate) wildcard: bool,
+    /// Resources count that the server sends without a request for them.
+    pub(super) pushed: bool,
+    /// A stream is needed for them alone, since a request that subscribes to nothing can be expressed.
+    pub(super) opens_for_pushed: bool,
     /// The wildcard was unsubscribed, and the server has not been notified yet.
     pub(crate) wildcard_leaving: bool,
     /// The last request of the stream had the wildcard.
@@ -110,12 +114,34 @@ impl Subscriptions {
 
     /// Whether there are no subscriptions.
     pub(crate) fn is_empty(&self) -> bool {
-        self.named == 0 && !self.wildcard
+        self.named == 0 && !self.wildcard && !self.opens_for_pushed
     }
 
     /// Whether the server sends everything, according to the requests so far, and its resources count.
-    pub(crate) fn takes_all(&self) -> bool {
+    pub(crate) fn requests_all(&self) -> bool {
         self.wildcard || self.wildcard_leaving
+    }
+
+    /// Whether resources count that were not requested by name: of the wildcard, or pushed.
+    pub(crate) fn takes_all(&self) -> bool {
+        self.requests_all() || self.pushed
+    }
+
+    /// Whether resources count that were neither requested by name nor by the wildcard, and no others without a name.
+    pub(crate) fn takes_pushed_alone(&self) -> bool {
+        self.pushed && !self.requests_all()
+    }
+
+    /// Whether a resource that is sent is a member of what is not requested by name: what is pushed has none of the names that are
+    /// requested, unless it had the resource before.
+    pub(crate) fn admits(&self, sub: Option<&Subscription>) -> bool {
+        let is_asked_for = sub.is_some_and(|sub| sub.is_named() && !sub.is_wildcard_member());
+        self.requests_all() || (self.pushed && !is_asked_for)
+    }
+
+    /// The number of resources that were not requested by name.
+    pub(crate) fn unrequested(&self) -> usize {
+        self.by_name.len().saturating_sub(self.named)
     }
 
     /// Adds a name that is not there yet.

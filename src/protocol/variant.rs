@@ -63,6 +63,12 @@ pub(crate) trait Variant: Debug + Send {
         false
     }
 
+    /// Resources count that the server sends without a request for them. True if a stream is needed for these alone: the variant can
+    /// subscribe to nothing.
+    fn on_pushed(&mut self, _now: Instant) -> bool {
+        false
+    }
+
     /// A stream begins: everything is to be requested again.
     fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 

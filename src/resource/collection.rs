@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Context, Erased, Invalid, Resource, ResourceType, Version};
+use super::{Context, Erased, Invalid, Resource, Version, parts};
 use crate::{
     name::{ResourceName, is_entry_name},
     wire::{Fields, Malformed},
@@ -87,7 +87,7 @@ impl ListEntry {
         match found {
             Some((1, range)) => {
                 let locator = ResourceName::of_locator(&bytes[range]).map_err(|e| e.at("locator"))?;
-                let checked = ResourceType::of::<T>().check_locator(&locator);
+                let checked = check_locator(T::TYPE_URL, &locator);
                 checked.map_err(|reason| Invalid::field("locator", reason))?;
                 Ok(Self::Locator(locator))
             }
@@ -148,6 +148,25 @@ fn malformed(error: Malformed) -> Invalid {
     Invalid::new(format!("not a valid message: {error}"))
 }
 
+/// Checks the target of a redirect or list entry for a type: a resource or a glob of the type, or an entry in a list of its resources
+/// (X22). An old-style name has no type.
+pub(super) fn check_locator(type_url: &str, locator: &ResourceName) -> Result<(), String> {
+    let Some(named) = locator.resource_type() else {
+        return match locator.as_str() {
+            // In requests `*` is the wildcard.
+            name @ ("" | "*") => Err(format!("leads to {name:?}, which is not one resource")),
+            _ => Ok(()),
+        };
+    };
+    let own = parts::message_name(type_url);
+    let is_entry = locator.directives().is_some_and(|directives| directives.entry().is_some());
+    let of_type = if is_entry { named.strip_suffix("Collection") } else { Some(named) };
+    match of_type == Some(own) {
+        true => Ok(()),
+        false => Err(format!("leads to a resource of type {named}, not of {own}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -164,7 +183,7 @@ mod tests {
                 collection_entry::{InlineEntry, ResourceSpecifier},
             },
         },
-        resource::Context,
+        resource::{Context, ResourceType},
     };
 
     #[derive(Debug)]

@@ -7,7 +7,6 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
-    panic::{self, AssertUnwindSafe},
     path::Path,
     sync::Arc,
     time::Duration,
@@ -17,11 +16,10 @@ use bytes::Bytes;
 
 use crate::{
     config::{AllowedGrpcService, ConfigSource, NamedServers, TransportApiVersion},
-    name::ResourceName,
-    observed::ErasedObserved,
     wire,
 };
 
+mod any_message;
 mod collection;
 mod connection_manager;
 mod extension;
@@ -55,6 +53,7 @@ pub mod load_balancing;
 pub mod matcher;
 pub mod metadata;
 pub mod outlier;
+mod resource_type;
 pub mod retry;
 pub mod route;
 pub mod route_action;
@@ -65,15 +64,20 @@ pub mod scope;
 pub mod scoped_route;
 pub mod secret;
 pub mod tls;
+#[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the consumers of a client use it"))]
+mod unkept;
 pub mod virtual_host;
 
 use self::matcher::RegexLimits;
 pub(crate) use collection::{Inline, List, ListEntry};
+#[cfg(any(test, feature = "client"))]
+pub(crate) use unkept::Unkept;
 
 #[cfg(any(test, feature = "control-plane", feature = "fuzzing"))]
 pub(crate) use self::parts::json_object;
 pub(crate) use crate::base::Erased;
 pub use crate::base::{Invalid, TypeUrl, Version, type_url};
+pub use any_message::AnyMessage;
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
 pub use extension::{Custom, Extension, Payload};
@@ -86,6 +90,7 @@ pub use outlier::OutlierDetection;
 pub use prost_message::Prost;
 pub use registry::Registry;
 pub use remarks::{LeftOut, Remarks};
+pub use resource_type::ResourceType;
 pub use route::RouteConfiguration;
 pub use runtime::Runtime;
 pub use scoped_route::ScopedRouteConfiguration;
@@ -185,6 +190,8 @@ pub struct Context<'a> {
     pub ttl: Option<Duration>,
     /// The name of the resource.
     name: Option<&'a Arc<str>>,
+    /// The type URL of the resource.
+    type_url: Option<&'static str>,
 }
 
 impl<'a> Context<'a> {
@@ -203,7 +210,14 @@ impl<'a> Context<'a> {
             regex_limits: RegexLimits::DEFAULT,
             ttl: None,
             name: None,
+            type_url: None,
         }
+    }
+
+    /// Sets the type URL of the resource.
+    const fn with_type_url(mut self, type_url: &'static str) -> Self {
+        self.type_url = Some(type_url);
+        self
     }
 
     /// Sets the name of the resource, for its fields to share.
@@ -308,193 +322,8 @@ impl Default for Context<'_> {
     }
 }
 
-/// A type of resource as a value, for code that is generic over types at run time.
-#[derive(Clone, Copy)]
-// Functions in place of a trait object, so that it is `Copy` and constants can have one.
-pub struct ResourceType {
-    /// The type URL of v3, whatever the version of the protocol.
-    type_url: &'static str,
-    /// Whether responses of the state of the world have all resources, so that a missing one is deleted.
-    full_state: bool,
-    /// Whether contents must not be shown.
-    sensitive: bool,
-    /// Reads the name in a message. An error for types whose resources have none, and are always wrapped.
-    name: fn(&[u8]) -> Result<Cow<'_, str>, Invalid>,
-    /// Parses a resource to the type that its watches cast back to.
-    parse: fn(&Bytes, &Context<'_>) -> Result<Erased, Invalid>,
-    /// Converts an observation to one of the typed resource, behind a pointer that the typed watch casts back.
-    observe: fn(ErasedObserved) -> Erased,
-    /// Returns what is not used of a parsed resource.
-    remarks: fn(&Erased) -> Option<&Remarks>,
-    /// The type of lists of these resources.
-    list: Option<fn() -> Self>,
-    /// Whether the resources are lists of others. There are no lists of lists.
-    is_list: bool,
-}
-
-impl ResourceType {
-    /// The type of `T`.
-    pub const fn of<T: Resource>() -> Self {
-        Self {
-            type_url: T::TYPE_URL,
-            full_state: T::FULL_STATE,
-            sensitive: T::SENSITIVE,
-            name: T::name,
-            parse: |bytes, cx| Ok(Arc::new(T::parse(bytes, cx)?)),
-            observe: |observed| Arc::new(observed.typed::<T>()),
-            remarks: |resource| resource.downcast_ref::<T>().and_then(T::remarks),
-            list: if T::COLLECTION_TYPE_URL.is_some() { Some(Self::list_of::<T>) } else { None },
-            is_list: false,
-        }
-    }
-
-    /// Returns the type under another type URL, for resources that are not parsed.
-    #[cfg(feature = "tool-support")]
-    #[doc(hidden)]
-    pub const fn with_type_url(mut self, type_url: &'static str) -> Self {
-        self.type_url = type_url;
-        self
-    }
-
-    /// Sets whether absence from a state-of-the-world response means deletion.
-    #[cfg(feature = "tool-support")]
-    #[doc(hidden)]
-    pub const fn with_full_state(mut self, full_state: bool) -> Self {
-        self.full_state = full_state;
-        self
-    }
-
-    /// Sets whether the bytes are excluded from the status of a client.
-    #[cfg(feature = "tool-support")]
-    #[doc(hidden)]
-    pub const fn with_sensitive(mut self, sensitive: bool) -> Self {
-        self.sensitive = sensitive;
-        self
-    }
-
-    /// The type of lists of resources of type `T`.
-    fn list_of<T: Resource>() -> Self {
-        Self {
-            // `of` offers lists of types with a list alone, so that the default is never used.
-            type_url: T::COLLECTION_TYPE_URL.unwrap_or_default(),
-            full_state: false,
-            sensitive: T::SENSITIVE,
-            name: |_| {
-                Err(Invalid::new("a list collection has no name in it, and must be wrapped in a Resource"))
-            },
-            parse: |bytes, cx| Ok(Arc::new(List::parse::<T>(bytes, cx)?)),
-            observe: |observed| Arc::new(observed),
-            remarks: |_| None,
-            list: None,
-            is_list: true,
-        }
-    }
-
-    /// The type of lists of these resources.
-    pub(crate) fn list(&self) -> Option<Self> {
-        self.list.map(|list| list())
-    }
-
-    /// Returns whether the resources are lists of others.
-    pub(crate) fn is_list(&self) -> bool {
-        self.is_list
-    }
-
-    /// Checks the target of a redirect or list entry for the type: a resource or a glob of the type, or an entry in a list of
-    /// its resources (X22). An old-style name has no type.
-    pub(crate) fn check_locator(&self, locator: &ResourceName) -> Result<(), String> {
-        let Some(named) = locator.resource_type() else {
-            return match locator.as_str() {
-                // In requests `*` is the wildcard.
-                name @ ("" | "*") => Err(format!("leads to {name:?}, which is not one resource")),
-                _ => Ok(()),
-            };
-        };
-        let own = parts::message_name(self.type_url);
-        let is_entry = locator.directives().is_some_and(|directives| directives.entry().is_some());
-        let of_type = if is_entry { named.strip_suffix("Collection") } else { Some(named) };
-        match of_type == Some(own) {
-            true => Ok(()),
-            false => Err(format!("leads to a resource of type {named}, not of {own}")),
-        }
-    }
-
-    /// Returns the type URL on the wire.
-    pub const fn type_url(&self) -> &'static str {
-        self.type_url
-    }
-
-    /// Returns whether absence from a state-of-the-world response means deletion.
-    pub const fn full_state(&self) -> bool {
-        self.full_state
-    }
-
-    /// Returns whether the bytes are excluded from the status of a client.
-    pub const fn is_sensitive(&self) -> bool {
-        self.sensitive
-    }
-
-    /// Reads the name of an encoded resource.
-    ///
-    /// # Errors
-    /// The bytes are not a message, or the resources of the type have no name in them and are always wrapped.
-    pub(crate) fn name<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, str>, Invalid> {
-        (self.name)(bytes)
-    }
-
-    /// Parses an encoded resource, within the budget of regular expressions. A panic of the parser is an error of this resource.
-    pub(crate) fn parse(&self, bytes: &Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
-        // The parser may be an application's. A panic in it must not affect other resources (G7).
-        let parse = || matcher::with_regex_budget(cx.regex_limits, || (self.parse)(bytes, cx));
-        panic::catch_unwind(AssertUnwindSafe(parse))
-            .unwrap_or_else(|_| Err(Invalid::new("the parser of this type has panicked")))
-    }
-
-    /// Returns what is not used of a resource of the type.
-    pub(crate) fn remarks<'a>(&self, resource: &'a Erased) -> Option<&'a Remarks> {
-        (self.remarks)(resource).filter(|remarks| !remarks.is_empty())
-    }
-
-    /// Converts an observation to the type that the watches of these resources expect.
-    pub(crate) fn observe(&self, observed: ErasedObserved) -> Erased {
-        (self.observe)(observed)
-    }
-}
-
-impl fmt::Debug for ResourceType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ResourceType").field(&self.type_url).finish()
-    }
-}
-
 impl<T: Resource> TypeUrl for T {
     fn type_url() -> &'static str {
         T::TYPE_URL
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// An application's resource type with a faulty parser.
-    #[derive(Debug)]
-    struct Trap(u8);
-
-    impl Resource for Trap {
-        const TYPE_URL: &'static str = "type.googleapis.com/test.Trap";
-
-        fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-            Ok(Self(bytes[0]))
-        }
-    }
-
-    #[test]
-    fn g7_rejects_a_resource_whose_parser_panics_and_takes_the_next() {
-        let ty = ResourceType::of::<Trap>();
-        let e = ty.parse(&Bytes::new(), &Context::new()).unwrap_err();
-        assert_eq!(e.to_string(), "the parser of this type has panicked");
-        let next = ty.parse(&Bytes::from_static(b"x"), &Context::new()).unwrap();
-        assert_eq!(next.downcast_ref::<Trap>().map(|trap| trap.0), Some(b'x'));
     }
 }

@@ -245,7 +245,9 @@ impl<'a> Failover<'a> {
                 }
             }
             for ty in store.members.watched_types(id) {
-                self.sources.servers[*server].machine.withdraw_all(ty, now);
+                let machine = &mut self.sources.servers[*server].machine;
+                machine.set_pushed(store.named_type(ty), false, now);
+                machine.withdraw_all(ty, now);
             }
             self.sources.servers[*server].machine.rest(now);
             self.drain_events(store, *server, now);

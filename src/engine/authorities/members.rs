@@ -13,16 +13,25 @@
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use super::{
-    super::store::{CollectionKey, Store},
+    super::store::{Collection, CollectionKey, Store},
     By, Globs, Groups, Memberships, Placement, Servers,
     globs::GlobPattern,
 };
 use crate::{
+    base::WatchId,
     cache::Update,
     invariant,
     protocol::{EntryId, GroupId, ServerId, Subscription, TypeId, TypeInGroup},
     resource::Version,
 };
+
+/// A watch of a wildcard, or of what is sent without a request for it.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct AllWatch {
+    pub(in crate::engine) watch_id: WatchId,
+    /// Nothing is requested for the watch.
+    pub(in crate::engine) is_pushed: bool,
+}
 
 /// An entry that becomes a member of a collection.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +92,33 @@ impl<'a> CollectionMembers<'a> {
         for id in members {
             self.join(store, NewMember { entry: id, by: By::Wildcard }, server, now);
         }
-        self.servers[server].machine.subscribe_all(store.named_type(ty), now);
+        let (machine, named) = (&mut self.servers[server].machine, store.named_type(ty));
+        let all = store.members.get(&CollectionKey::of_all(scope));
+        if all.is_some_and(|all| !all.pushed.is_empty()) {
+            machine.accept_pushed(named, true, now);
+        }
+        if all.is_some_and(|all| !all.watches.is_empty()) {
+            machine.subscribe_all(named, now);
+        }
+    }
+
+    /// The last watch of a name ends, and its server is notified: the server has no reason any more to send its changes, also if it had
+    /// pushed the resource before.
+    pub(super) fn leave_pushed(&mut self, store: &mut Store, id: EntryId) {
+        let Some(entry) = store.get(id) else { return };
+        let Some(key) = self.memberships().wildcard_key(store, entry.ty) else { return };
+        let name = entry.name.clone();
+        let mut has_left = false;
+        for (server, sub) in entry.subscriptions.iter() {
+            let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
+            let alone = subscriptions.filter(|subscriptions| subscriptions.takes_pushed_alone());
+            if let Some(sub) = alone.and_then(|all| all.get_mut(sub)).filter(|sub| sub.is_requested()) {
+                has_left |= sub.leave_wildcard();
+            }
+        }
+        if has_left {
+            store.members.remove(&key, &name);
+        }
     }
 
     /// A resource is a member of a collection at a server also if another server has sent it.
@@ -137,7 +172,7 @@ impl<'a> CollectionMembers<'a> {
         let Some(subscriptions) = self.servers[server]
             .machine
             .subscriptions_mut(ty)
-            .filter(|subscriptions| !subscriptions.takes_all())
+            .filter(|subscriptions| !subscriptions.requests_all())
         else {
             return;
         };
@@ -229,7 +264,15 @@ impl<'a> CollectionMembers<'a> {
     /// The wildcard of a type at a server is unsubscribed, and the server was notified.
     pub(super) fn on_released_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
-            self.end_unwatched_wildcard(store, TypeInGroup { group, ty });
+            let scope = TypeInGroup { group, ty };
+            let key = CollectionKey::of_all(scope);
+            let is_pushed_alone = |all: &Collection| all.watches.is_empty() && !all.pushed.is_empty();
+            if self.groups.get(group).active() == server
+                && store.members.get(&key).is_some_and(is_pushed_alone)
+            {
+                store.members.restart_pushed(&key);
+            }
+            self.end_unwatched_wildcard(store, scope);
         }
     }
 
@@ -238,7 +281,7 @@ impl<'a> CollectionMembers<'a> {
     fn end_unwatched_wildcard(&mut self, store: &mut Store, scope: TypeInGroup) {
         let TypeInGroup { group, ty } = scope;
         let key = CollectionKey::of_all(scope);
-        if !store.members.get(&key).is_some_and(|all| all.watches.is_empty()) {
+        if !store.members.get(&key).is_some_and(|all| !all.is_watched()) {
             return;
         }
         let Self { groups, servers, .. } = self;

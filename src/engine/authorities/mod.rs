@@ -17,6 +17,7 @@
 //! | `globs` | `Globs<'_>` | the members of globs at each server |
 //! | `absence` | `Absence<'_>` | missing responses, and does-not-exist timers |
 //! | `silence` | `Unanswered<'_>` | types that a server does not answer |
+//! | `restoring` | `StoredResource` | resources that are in the store of a consumer |
 //! | `unused` | `Unused` | servers and groups without subscriptions |
 //! | `fallback` | `Failover<'_>` | events of machines; fallback from one server to the next, and reversion (A71) |
 //!
@@ -40,6 +41,7 @@ mod groups;
 mod members;
 mod membership;
 mod placement;
+mod restoring;
 mod servers;
 mod silence;
 mod sources;
@@ -54,12 +56,13 @@ pub(super) use self::{
     absence::{Absence, Missed, ResponseId},
     globs::{GlobPattern, Globs},
     groups::{AuthorityState, Groups},
-    members::CollectionMembers,
+    members::{AllWatch, CollectionMembers},
     membership::{By, Memberships},
     placement::Placement,
+    restoring::{StoredResource, TakenResource},
     servers::{ServerState, Servers},
     silence::Unanswered,
-    sources::Sources,
+    sources::{RequestedName, Sources},
 };
 use self::{fallback::Failover, sources::Registry, unused::Unused};
 use super::{
@@ -78,7 +81,7 @@ use crate::{
         EntryId, Envelope, GroupId, ServerId, StreamEvent, StreamId, Subscriptions, Timer, TypeAtServer,
         TypeId, TypeInGroup,
     },
-    resource::{Version, config_source::ResourceConfigSource},
+    resource::Version,
 };
 
 /// The servers of all authorities. See the [module's](self) documentation.
@@ -92,15 +95,6 @@ pub(super) struct Authorities {
     unused: Unused,
     /// Counters for metrics.
     connections: ConnectionCounts,
-}
-
-/// A name to request.
-#[derive(Debug)]
-pub(super) struct RequestedName<'a> {
-    /// The name and its type.
-    pub(super) typed: TypedName<'a>,
-    /// The source that a resource names for it; `None` for that of the bootstrap.
-    pub(super) source: Option<&'a ResourceConfigSource>,
 }
 
 impl Authorities {
@@ -233,6 +227,10 @@ impl Authorities {
         entry.watches.retain(|other| *other != watch_id);
         entry.unnotified.retain(|other| *other != watch_id);
         let (group, ty, last) = (entry.group, entry.ty, entry.watches.is_empty());
+        if last {
+            self.members().leave_pushed(store, id);
+        }
+        let Some(entry) = store.get(id) else { return };
         let subscriptions: Vec<_> = entry.subscriptions.iter().filter(|_| last).collect();
         for (server, sub) in subscriptions {
             self.servers[server].machine.unsubscribe(ty, sub, now);
@@ -243,11 +241,11 @@ impl Authorities {
     }
 
     /// Subscribes to the wildcard of a type, at the servers for names of the older form. What those have sent under other
-    /// subscriptions already belongs to the collection at once.
+    /// subscriptions already belongs to the collection at once. What is pushed has the same collection, and nothing is requested for it.
     pub(super) fn subscribe_all(
         &mut self,
         store: &mut Store,
-        watch_id: WatchId,
+        AllWatch { watch_id, is_pushed }: AllWatch,
         ty: TypeId,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
@@ -255,15 +253,21 @@ impl Authorities {
         self.sources().check_variant(store, group, ty)?;
         let scope = TypeInGroup { group, ty };
         let key = CollectionKey::of_all(scope);
-        if store.members.get(&key).is_none() {
-            for server in self.groups.get(group).open.clone() {
+        let known = store.members.get(&key);
+        let was_pushed_alone = known.is_some_and(|all| all.watches.is_empty() && !all.pushed.is_empty());
+        if known.is_none() || (was_pushed_alone && !is_pushed) {
+            for server in self.groups.get(group).open.clone().into_iter().filter(|_| !is_pushed) {
                 self.members().join_held(store, ty, server, now);
             }
             store.members.begin(key.clone(), Collection::default);
             self.members().join_known(store, scope, now);
         }
         self.groups.get_mut(group).watches += 1;
-        store.members.begin(key.clone(), Collection::default).watches.push(watch_id);
+        let collection = store.members.begin(key.clone(), Collection::default);
+        match is_pushed {
+            true => collection.pushed.push(watch_id),
+            false => collection.watches.push(watch_id),
+        }
         for server in self.groups.get(group).open.clone() {
             self.members().subscribe_wildcard_at(store, scope, server, now);
             self.drain_events(store, server, now);
@@ -280,7 +284,7 @@ impl Authorities {
         Ok(group)
     }
 
-    /// Ends a watch of a wildcard. Its members are forgotten when the server was notified of the end, unless they are watched by
+    /// Ends a watch of a wildcard, or of what is pushed. Its members are forgotten when the server was notified of the end, unless they are watched by
     /// name.
     pub(super) fn unsubscribe_all(
         &mut self,
@@ -295,10 +299,19 @@ impl Authorities {
             invariant::broken("a wildcard that is watched is a collection");
             return;
         };
-        all.watches.retain(|other| *other != watch_id);
-        let last = all.watches.is_empty();
-        for server in self.groups.get(group).open.clone().into_iter().filter(|_| last) {
-            self.servers[server].machine.unsubscribe_all(ty, now);
+        let ends = |watches: &mut Vec<WatchId>| {
+            let before = watches.len();
+            watches.retain(|other| *other != watch_id);
+            watches.len() < before && watches.is_empty()
+        };
+        let (all_ends, pushed_ends) = (ends(&mut all.watches), ends(&mut all.pushed));
+        for server in self.groups.get(group).open.clone() {
+            if pushed_ends {
+                self.servers[server].machine.accept_pushed(store.named_type(ty), false, now);
+            }
+            if all_ends {
+                self.servers[server].machine.unsubscribe_all(ty, now);
+            }
             self.drain_events(store, server, now);
         }
         self.groups.get_mut(group).watches -= 1;

@@ -62,6 +62,15 @@ impl Registry {
     }
 }
 
+/// A name to request.
+#[derive(Debug)]
+pub(in crate::engine) struct RequestedName<'a> {
+    /// The name and its type.
+    pub(in crate::engine) typed: TypedName<'a>,
+    /// The source that a resource names for it; `None` for that of the bootstrap.
+    pub(in crate::engine) source: Option<&'a ResourceConfigSource>,
+}
+
 impl<'a> Sources<'a> {
     pub(super) fn new(
         registry: &'a mut Registry,
@@ -109,6 +118,11 @@ impl<'a> Sources<'a> {
         // The name may belong to another group already.
         self.unused.note_group(id);
         Ok(id)
+    }
+
+    /// Whether all resources of a type are a collection with a name.
+    pub(super) fn has_collection(&self, type_url: &str) -> bool {
+        self.registry.bootstrap.collection_of(type_url).is_some()
     }
 
     /// The servers of names of the older form.

@@ -6,18 +6,18 @@ use std::{
     sync::Arc,
 };
 
-use imbl::{OrdMap, ordmap::DiffItem};
-
+use imbl::OrdMap;
 use tracing::warn;
 
-use super::ProposedChange;
+use super::{ProposedChange, sources::Sources};
 use crate::{
     base::WatchId,
+    engine::{SelectedBatches, Selection},
     error::WatchError,
     escape::Escaped,
-    observed::{Erase, ErasedMembers, ErasedObserved, Member},
+    observed::Erase,
     protocol::TypeId,
-    resource::{Erased, Version},
+    resource::{Erased, ResourceType, Version},
 };
 
 /// The changes for a consumer, with their type erased.
@@ -29,6 +29,8 @@ pub(crate) struct ErasedBatch {
     pub(crate) added: Vec<ErasedResource>,
     /// The names of those that are gone.
     pub(crate) removed: Vec<Arc<str>>,
+    /// The names that are subscribed and not had since the last batch, with the reasons.
+    pub(crate) absent: Vec<(Arc<str>, WatchError)>,
     /// Set when a response waits for the answer.
     pub(crate) is_held: bool,
     /// The server has sent everything that the consumer has subscribed to.
@@ -71,23 +73,26 @@ pub enum BatchOutcome {
 
 /// A consumer of the batches of a type.
 #[derive(Debug)]
-pub(super) struct Consumer {
+pub(in crate::engine) struct Consumer {
     ty: TypeId,
-    /// The watch of the engine's own that shows what the cache holds.
-    source: WatchId,
-    /// The name of a single resource; `None` for a collection.
-    name: Option<Arc<str>>,
     erase: Erase,
+    /// Gives away the contents of resources.
+    resource_type: ResourceType,
+    /// The versions of the consumer's store, until they are used.
+    versions: BTreeMap<Arc<str>, Version>,
+    /// The names of resources that the consumer lacks, and whose contents were taken before: by a consumer that has ended, or before they
+    /// were unsubscribed. They have to be sent again.
+    taken: BTreeSet<Arc<str>>,
+    /// Those of them that were not sent again so far.
+    lacking: BTreeSet<Arc<str>>,
+    /// What it has subscribed to.
+    sources: Sources,
     /// What the consumer has: what it was given, and has not rejected.
     given: OrdMap<Arc<str>, Erased>,
-    /// The latest value of the watch; `None` before the first one.
-    latest: Option<Arc<ErasedMembers>>,
-    /// The members that were compared with `given` last. What is equal in these and the latest ones need not be compared again.
-    compared: OrdMap<Arc<str>, Member>,
-    /// The names that were given out of responses since, and may differ from the members.
+    /// The names that may differ from what the consumer has: given out of responses, changed or unsubscribed since.
     unconfirmed: BTreeSet<Arc<str>>,
-    /// Whether the last batch was complete, and its warning; `None` before the first one.
-    told: Option<(bool, Option<WatchError>)>,
+    /// Whether the consumer has everything, as far as it is known, and the warning of its last batch.
+    told: (bool, Option<WatchError>),
     /// The batch that is not answered.
     batch: Option<Unanswered>,
     /// The number of the last batch.
@@ -109,17 +114,18 @@ enum Unanswered {
 
 impl Consumer {
     /// A consumer that has nothing.
-    pub(super) fn new(ty: TypeId, source: WatchId, name: Option<Arc<str>>, erase: Erase) -> Self {
+    pub(in crate::engine) fn new(ty: TypeId, selected: &mut SelectedBatches) -> Self {
         Self {
             ty,
-            source,
-            name,
-            erase,
+            erase: selected.erase,
+            resource_type: selected.ty,
+            versions: mem::take(&mut selected.versions),
+            taken: BTreeSet::new(),
+            sources: Sources::default(),
             given: OrdMap::new(),
-            latest: None,
-            compared: OrdMap::new(),
             unconfirmed: BTreeSet::new(),
-            told: None,
+            told: (false, None),
+            lacking: BTreeSet::new(),
             batch: None,
             last_batch: 0,
             last_response: 0,
@@ -130,8 +136,44 @@ impl Consumer {
         self.ty
     }
 
-    pub(super) fn source(&self) -> WatchId {
-        self.source
+    /// What it has subscribed to.
+    pub(super) fn sources(&self) -> &Sources {
+        &self.sources
+    }
+
+    /// Adds a subscription, whose state a watch of the engine's own shows. False if it was there before.
+    pub(super) fn subscribe(&mut self, names: &Selection, watch_id: WatchId) -> bool {
+        self.sources.insert(names, watch_id)
+    }
+
+    /// Ends a subscription. Returns its watch, if there was one. What the consumer has of it is removed by its next batch.
+    pub(super) fn unsubscribe(&mut self, names: &Selection) -> Option<WatchId> {
+        let (watch_id, left) = self.sources.remove(names)?;
+        self.unconfirmed.extend(left);
+        Some(watch_id)
+    }
+
+    /// The versions of its store that a subscription begins with.
+    pub(super) fn take_versions(&mut self, names: &Selection) -> BTreeMap<Arc<str>, Version> {
+        match names {
+            Selection::All | Selection::Pushed => mem::take(&mut self.versions),
+            Selection::One(_) => {
+                let known = names.single().and_then(|name| self.versions.remove_entry(&name));
+                known.into_iter().collect()
+            }
+            // Which of the names are members is not known before the server sends them.
+            Selection::Collection(_) | Selection::Nothing => BTreeMap::new(),
+        }
+    }
+
+    /// The consumer has resources in its store that the client holds by their versions.
+    pub(super) fn on_restored(&mut self, name: Arc<str>, resource: Erased) {
+        self.given.insert(name, resource);
+    }
+
+    /// The names whose resources have to be sent again.
+    pub(super) fn take_taken(&mut self) -> BTreeSet<Arc<str>> {
+        mem::take(&mut self.taken)
     }
 
     /// Whether it has a batch that it has not answered.
@@ -149,80 +191,70 @@ impl Consumer {
         self.given.len() + self.unconfirmed.len()
     }
 
-    /// What the cache holds has changed.
-    pub(super) fn on_observed(&mut self, observed: &Erased) {
-        self.latest = match observed.clone().downcast::<ErasedMembers>() {
-            Ok(members) => Some(members),
-            Err(one) => self.members_of_one(one).map(Arc::new),
-        };
-    }
-
-    /// The state of a single resource as that of a collection with one member.
-    fn members_of_one(&self, observed: Erased) -> Option<ErasedMembers> {
-        let name = self.name.clone()?;
-        let warning = match (self.erase)(&observed)? {
-            ErasedObserved::Present { warning, .. } => warning,
-            ErasedObserved::Absent { reason } => Some(reason),
-        };
-        Some(ErasedMembers {
-            map: OrdMap::unit(name.clone(), Member(observed)),
-            complete: true,
-            warning,
-            type_url: "",
-            name,
-            node: "".into(),
-        })
+    /// What the cache holds has changed for one of its subscriptions.
+    pub(super) fn on_observed(&mut self, watch_id: WatchId, observed: &Erased) {
+        let changed = self.sources.on_observed(watch_id, observed, self.erase);
+        self.unconfirmed.extend(changed);
     }
 
     /// The batch that leads from what the consumer has to what the cache holds; `None` if that is the same.
     pub(super) fn catch_up(&mut self) -> Option<ErasedBatch> {
-        let latest = self.latest.clone()?;
-        let mut names = mem::take(&mut self.unconfirmed);
-        names.extend(self.compared.diff(&latest.map).map(|item| match item {
-            DiffItem::Add(name, _) | DiffItem::Remove(name, _) => name.clone(),
-            DiffItem::Update { new: (name, _), .. } => name.clone(),
-        }));
+        if !self.sources.is_any_known() && self.unconfirmed.is_empty() {
+            return None;
+        }
         let (mut added, mut removed) = (Vec::new(), Vec::new());
-        for name in names {
-            let member = latest.map.get(&name).and_then(|member| (self.erase)(&member.0));
-            match member {
-                Some(ErasedObserved::Present { resource, version, .. }) => {
-                    if !self.given.get(&name).is_some_and(|given| Arc::ptr_eq(given, &resource)) {
-                        self.given.insert(name.clone(), resource.clone());
-                        added.push(ErasedResource { name, version, resource });
-                    }
+        for name in mem::take(&mut self.unconfirmed) {
+            let Some((resource, version)) = self.sources.get(&name, self.erase) else {
+                self.lacking.remove(&name);
+                if self.given.remove(&name).is_some() {
+                    removed.push(name);
                 }
-                Some(ErasedObserved::Absent { .. }) | None => {
-                    if self.given.remove(&name).is_some() {
-                        removed.push(name);
-                    }
+                continue;
+            };
+            if self.given.get(&name).is_some_and(|given| Arc::ptr_eq(given, &resource)) {
+                continue;
+            }
+            match self.resource_type.take_content(&resource) {
+                Some(content) => {
+                    self.lacking.remove(&name);
+                    self.given.insert(name.clone(), resource);
+                    added.push(ErasedResource { name, version, resource: content });
+                }
+                None => {
+                    self.lacking.insert(name.clone());
+                    self.taken.insert(name);
                 }
             }
         }
-        self.compared = latest.map.clone();
-        let state = (latest.complete, latest.warning.clone());
-        if added.is_empty() && removed.is_empty() && self.told.as_ref() == Some(&state) {
+        let absent = self.sources.take_absent();
+        let is_complete = self.sources.is_complete() && self.lacking.is_empty();
+        let told = (is_complete, self.sources.warning());
+        let before = mem::replace(&mut self.told, told);
+        let is_news = (is_complete && !before.0) || self.told.1 != before.1;
+        if added.is_empty() && removed.is_empty() && absent.is_empty() && !is_news {
             return None;
         }
-        self.told = Some(state);
         self.batch = Some(Unanswered::OfCache);
-        Some(self.next_batch(added, removed, false))
+        Some(ErasedBatch { absent, ..self.next_batch(added, removed, false) })
     }
 
     /// The batch of a held response; `None` if it changes nothing for the consumer.
     pub(super) fn consider<'a>(
         &mut self,
         response: u64,
-        changes: impl Iterator<Item = &'a ProposedChange>,
+        changes: impl IntoIterator<Item = &'a ProposedChange>,
     ) -> Option<ErasedBatch> {
         let before = self.given.clone();
         let (mut added, mut removed) = (Vec::new(), Vec::new());
         for ProposedChange { name, version, resource, .. } in changes {
             match resource {
                 Some(resource) => {
+                    self.unconfirmed.insert(name.clone());
+                    let Some(content) = self.resource_type.take_content(resource) else { continue };
+                    self.lacking.remove(name);
                     self.given.insert(name.clone(), resource.clone());
-                    let (name, version, resource) = (name.clone(), version.clone(), resource.clone());
-                    added.push(ErasedResource { name, version, resource });
+                    let (name, version) = (name.clone(), version.clone());
+                    added.push(ErasedResource { name, version, resource: content });
                 }
                 None if self.given.remove(name).is_some() => removed.push(name.clone()),
                 None => continue,
@@ -244,8 +276,9 @@ impl Consumer {
         is_held: bool,
     ) -> ErasedBatch {
         self.last_batch += 1;
-        let (is_complete, warning) = self.told.clone().unwrap_or_default();
-        ErasedBatch { number: self.last_batch, added, removed, is_held, is_complete, warning }
+        let (is_complete, warning) = self.told.clone();
+        let absent = Vec::new();
+        ErasedBatch { number: self.last_batch, added, removed, absent, is_held, is_complete, warning }
     }
 
     /// The consumer has answered. It keeps what it had of the resources that it rejects.

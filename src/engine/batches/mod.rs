@@ -9,13 +9,14 @@
 //!                                                                                     consumer has something else
 //! ```
 //!
-//! A consumer has a watch of the engine's own, whose latest value is what the cache holds; and it remembers what the consumer was
+//! A consumer has a watch of the engine's own for each of its subscriptions, whose latest value is what the cache holds; and it remembers what the consumer was
 //! given. What differs is the next batch. So whatever changes the cache (fallback, expiry, errors, another consumer's rejection),
 //! and however slow the consumer is, its batches lead to the state of the cache; the memory for it is bounded by the names.
 //!
 //! A response is held for at most [`limit`](Batches::new). A consumer has one batch at a time, and the next one when it has answered.
 
 mod consumer;
+mod sources;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -28,19 +29,21 @@ use tracing::{debug, warn};
 
 pub(crate) use self::consumer::BatchAnswer;
 pub use self::consumer::BatchOutcome;
-use self::consumer::Consumer;
+pub(super) use self::consumer::Consumer;
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::consumer::ErasedBatch;
 use super::{
+    authorities::{Authorities, StoredResource, TakenResource},
     delivery::{Delivery, WatchTarget},
     ingest::{Decision, Proposal, ProposedChange},
-    selection::SelectedBatches,
+    store::Store,
 };
 use crate::{
     base::WatchId,
+    engine::Selection,
     invariant,
     protocol::{TypeId, TypeInGroup},
-    resource::Erased,
+    resource::{Erased, Version},
 };
 
 /// All consumers, and the responses that wait for them. See the [module's](self) documentation.
@@ -60,6 +63,15 @@ pub(super) struct Batches {
     decided: Vec<(TypeId, Decision)>,
     /// The number of the last held response.
     last_response: u64,
+}
+
+/// What a consumer has in its store of a subscription that begins.
+#[derive(Debug)]
+pub(super) struct StoredVersions {
+    consumer: WatchId,
+    pub(super) ty: TypeId,
+    is_pushed: bool,
+    versions: BTreeMap<Arc<str>, Version>,
 }
 
 /// A response that waits for consumers.
@@ -91,32 +103,84 @@ impl Batches {
         }
     }
 
-    /// A consumer begins. Returns the watch of the engine's own that shows what the cache holds, which is to begin.
-    pub(super) fn begin(
+    /// A consumer begins, without a subscription.
+    pub(super) fn begin(&mut self, delivery: &mut Delivery, watch_id: WatchId, consumer: Consumer) {
+        delivery.insert(watch_id, WatchTarget::Batches);
+        self.consumers.insert(watch_id, consumer);
+    }
+
+    /// A consumer subscribes. Returns the watch of the engine's own that shows what the cache holds, which is to begin, and what the
+    /// consumer has of it in its store; `None` if it has that subscription.
+    pub(super) fn subscribe(
         &mut self,
         delivery: &mut Delivery,
         watch_id: WatchId,
-        ty: TypeId,
-        selected: &SelectedBatches,
-    ) -> WatchId {
+        names: &Selection,
+    ) -> Option<(WatchId, StoredVersions)> {
+        let consumer = self.consumers.get_mut(&watch_id)?;
         let source = delivery.next_watch_id();
-        delivery.insert(watch_id, WatchTarget::Batches);
-        self.owners.insert(source, watch_id);
-        self.consumers.insert(watch_id, Consumer::new(ty, source, selected.names.name(), selected.erase));
-        source
+        consumer.subscribe(names, source).then(|| {
+            self.owners.insert(source, watch_id);
+            let is_pushed = *names == Selection::Pushed;
+            let versions = consumer.take_versions(names);
+            (source, StoredVersions { consumer: watch_id, ty: consumer.ty(), is_pushed, versions })
+        })
     }
 
-    /// A consumer ends, and takes no part in decisions any more. Returns the watch of the engine's own that ends with it,
+    /// Holds what a consumer has in its store by its versions, before its subscription is requested.
+    pub(super) fn restore(
+        &mut self,
+        authorities: &mut Authorities,
+        store: &mut Store,
+        stored: StoredVersions,
+        now: Instant,
+    ) {
+        let StoredVersions { consumer, ty, is_pushed, versions } = stored;
+        let Some(consumer) = self.consumers.get_mut(&consumer) else { return };
+        for (name, version) in versions {
+            let stored = StoredResource { ty, name: &name, version, is_pushed };
+            if let Some(resource) = authorities.restore(store, stored, now) {
+                consumer.on_restored(name, resource);
+            }
+        }
+    }
+
+    /// The resources that have to be sent again, since consumers lack them and the contents are not kept.
+    pub(super) fn take_taken(&mut self, delivery: &Delivery) -> Vec<TakenResource> {
+        let mut all = Vec::new();
+        for consumer in self.consumers.values_mut() {
+            for name in consumer.take_taken() {
+                let targets =
+                    consumer.sources().watches_of(&name).filter_map(|source| delivery.target(source));
+                let found = targets.filter_map(|target| TakenResource::of(target, &name));
+                all.extend(found);
+            }
+        }
+        all
+    }
+
+    /// A consumer unsubscribes. Returns the watch of the engine's own that ends with it.
+    pub(super) fn unsubscribe(&mut self, watch_id: WatchId, names: &Selection) -> Option<WatchId> {
+        let source = self.consumers.get_mut(&watch_id)?.unsubscribe(names)?;
+        self.owners.remove(&source);
+        self.touched.insert(watch_id);
+        Some(source)
+    }
+
+    /// A consumer ends, and takes no part in decisions any more. Returns the watches of the engine's own that end with it,
     /// and its type.
-    pub(super) fn end(&mut self, watch_id: WatchId) -> Option<(WatchId, TypeId)> {
+    pub(super) fn end(&mut self, watch_id: WatchId) -> Option<(Vec<WatchId>, TypeId)> {
         let Some(consumer) = self.consumers.remove(&watch_id) else {
             invariant::broken("a consumer ends once");
             return None;
         };
-        self.owners.remove(&consumer.source());
+        let sources: Vec<_> = consumer.sources().watches().collect();
+        for source in &sources {
+            self.owners.remove(source);
+        }
         self.touched.remove(&watch_id);
         self.on_decided(consumer.ty(), watch_id);
-        Some((consumer.source(), consumer.ty()))
+        Some((sources, consumer.ty()))
     }
 
     /// Whether a type has consumers.
@@ -128,7 +192,7 @@ impl Batches {
     pub(super) fn on_observed(&mut self, source: WatchId, observed: &Erased) -> bool {
         let Some(watch_id) = self.owners.get(&source) else { return false };
         if let Some(consumer) = self.consumers.get_mut(watch_id) {
-            consumer.on_observed(observed);
+            consumer.on_observed(source, observed);
             self.touched.insert(*watch_id);
         }
         true
@@ -137,10 +201,8 @@ impl Batches {
     /// A response is held, whose changes are proposed to the consumers that they concern. Without any it is accepted at once.
     pub(super) fn propose(&mut self, delivery: &Delivery, proposal: Option<Proposal>, now: Instant) {
         let Some(Proposal { ty, type_url, changes }) = proposal else { return };
-        let is_concerned = |consumer: &Consumer| {
-            let target = delivery.target(consumer.source());
-            target.is_some_and(|target| changes.iter().any(|change| is_of(target, ty, change)))
-        };
+        let is_concerned =
+            |consumer: &Consumer| changes.iter().any(|change| concerns(delivery, consumer, change));
         let concerned =
             self.consumers.iter().filter(|(_, consumer)| consumer.ty() == ty && is_concerned(consumer));
         let waits_for: BTreeSet<_> = concerned.map(|(watch_id, _)| *watch_id).collect();
@@ -234,8 +296,8 @@ impl Batches {
                 continue;
             }
             let Some(held) = held.filter(|held| held.waits_for.contains(&watch_id)) else { continue };
-            let Some(target) = delivery.target(consumer.source()) else { continue };
-            let changes = held.changes.iter().filter(|change| is_of(target, ty, change));
+            let changes = held.changes.iter().filter(|change| concerns(delivery, consumer, change));
+            let changes: Vec<_> = changes.collect();
             match consumer.consider(held.number, changes) {
                 Some(batch) => delivery.deliver(watch_id, Arc::new(batch)),
                 // It has that already.
@@ -270,6 +332,32 @@ impl Batches {
     }
 }
 
+impl TakenResource {
+    /// The resource of a name, as far as the target of a watch leads to it.
+    fn of(target: &WatchTarget, name: &Arc<str>) -> Option<Self> {
+        match target {
+            WatchTarget::Entry(entry) => Some(Self::Watched(*entry)),
+            WatchTarget::Wildcard(scope) | WatchTarget::Pushed(scope) => {
+                Some(Self::Member(*scope, name.clone()))
+            }
+            WatchTarget::Resolution
+            | WatchTarget::List(_)
+            | WatchTarget::Inline
+            | WatchTarget::Alternative
+            | WatchTarget::CollectionAlternative
+            | WatchTarget::Batches
+            | WatchTarget::Refused(_) => None,
+        }
+    }
+}
+
+/// Whether a change is one of what a consumer has subscribed to.
+fn concerns(delivery: &Delivery, consumer: &Consumer, change: &ProposedChange) -> bool {
+    let mut targets =
+        consumer.sources().watches_of(&change.name).filter_map(|source| delivery.target(source));
+    targets.any(|target| is_of(target, consumer.ty(), change))
+}
+
 /// Whether a change is one of the subject of a watch.
 ///
 /// The entries of lists, inline resources and alternatives are none: their consumers get what the cache holds.
@@ -278,7 +366,7 @@ fn is_of(target: &WatchTarget, of: TypeId, change: &ProposedChange) -> bool {
         WatchTarget::Entry(entry) => {
             change.subjects.entry == Some(*entry) || change.subjects.glob == Some(*entry)
         }
-        WatchTarget::Wildcard(TypeInGroup { group, ty }) => {
+        WatchTarget::Wildcard(TypeInGroup { group, ty }) | WatchTarget::Pushed(TypeInGroup { group, ty }) => {
             *ty == of && change.subjects.wildcard == Some(*group)
         }
         WatchTarget::Resolution

@@ -57,6 +57,7 @@ impl<'a> Look<'a> {
             WatchTarget::Refused(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
             // These are no watches of one resource.
             WatchTarget::Wildcard(..)
+            | WatchTarget::Pushed(..)
             | WatchTarget::List(_)
             | WatchTarget::CollectionAlternative
             | WatchTarget::Resolution

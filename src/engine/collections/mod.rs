@@ -48,8 +48,8 @@ use self::{
     redirects::{Decided, Followed, Redirects},
 };
 use super::{
-    delivery::Delivery,
-    selection::{Refusal, TypedName},
+    delivery::{Delivery, WatchTarget},
+    selection::{Refusal, TypedName, check_types},
     store::{CollectionKey, Store},
 };
 use crate::{
@@ -91,8 +91,32 @@ impl Indirections {
         self.links.origin_of(watch_id)
     }
 
+    /// Begins a watch of one name with directives that define its source; `None` if it has none. An alternative comes first: the name
+    /// without it may be an inline entry, which is then watched by the alternative's primary watch.
+    pub(super) fn begin_one(
+        &mut self,
+        store: &mut Store,
+        delivery: &mut Delivery,
+        watch_id: WatchId,
+        typed: TypedName<'_>,
+    ) -> Result<Option<WatchTarget>, Refusal> {
+        let Some(directives) = typed.name.directives() else { return Ok(None) };
+        match (directives.alt(), directives.entry()) {
+            (Some(alternative), _) => {
+                check_types(store.ty(typed.ty), alternative)?;
+                self.begin_alternative(store, delivery, watch_id, typed);
+                Ok(Some(WatchTarget::Alternative))
+            }
+            (None, Some(_)) => {
+                self.begin_inline(store, delivery, watch_id, typed)?;
+                Ok(Some(WatchTarget::Inline))
+            }
+            (None, None) => Ok(None),
+        }
+    }
+
     /// Begins a watch of a name that has an alternative.
-    pub(super) fn begin_alternative(
+    fn begin_alternative(
         &mut self,
         store: &Store,
         delivery: &mut Delivery,
@@ -120,7 +144,7 @@ impl Indirections {
     }
 
     /// Begins a watch of one inline entry of a list, which the directives of the name have.
-    pub(super) fn begin_inline(
+    fn begin_inline(
         &mut self,
         store: &mut Store,
         delivery: &mut Delivery,

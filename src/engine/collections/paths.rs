@@ -39,6 +39,7 @@ impl Paths<'_> {
             // These depend on no other watch, or are none of one resource.
             Some(
                 WatchTarget::Wildcard(..)
+                | WatchTarget::Pushed(..)
                 | WatchTarget::List(_)
                 | WatchTarget::CollectionAlternative
                 | WatchTarget::Resolution

@@ -102,7 +102,7 @@ impl Applier<'_, '_> {
     /// A step ends when the sum of the costs reaches [`BYTES_PER_STEP`].
     fn apply_to(&mut self, sub_id: SubId, located: LocatedResource) -> usize {
         let subscriptions = self.feed.subscriptions();
-        let wildcard = subscriptions.takes_all();
+        let admits = subscriptions.admits(subscriptions.get(sub_id));
         // It may have been removed between two steps.
         let Some(sub) = subscriptions.get_mut(sub_id).filter(|sub| sub.is_mentioned_in(self.response.number))
         else {
@@ -112,7 +112,7 @@ impl Applier<'_, '_> {
         if !self.response.is_late {
             sub.on_answered();
         }
-        let joins_all = wildcard && sub.join_wildcard();
+        let joins_all = admits && sub.join_wildcard();
         let id = sub.entry();
         let update = self.response.update_of(&located, sub.version());
         let joins_glob = globs::on_member(self.response, self.feed, self.store, sub_id);
@@ -135,7 +135,7 @@ impl Applier<'_, '_> {
         }
         let bytes = self.response.envelope.bytes(located.value);
         let is_redirect = located.op == ResourceOp::Redirect;
-        let is_same = located.op != ResourceOp::Unusable && entry.raw().is_some_and(|held| **held == *bytes);
+        let is_same = located.op != ResourceOp::Unusable && entry.raw().is_some_and(|held| held.is(bytes));
         if is_same && entry.redirect().is_some() == is_redirect {
             self.work.unchanged += 1;
             self.response.verdict.on_valid();
@@ -166,6 +166,10 @@ impl Applier<'_, '_> {
             invariant::broken("a resource of a collection has a name");
             return 1;
         };
+        if let Some(reason) = self.refusal_of_pushed(name.as_str(), 0) {
+            self.response.verdict.reject(&format_args!("resources[{}]", located.index), &reason);
+            return REJECTED;
+        }
         let server = self.response.server();
         let id =
             self.feed.placement().entry_for(self.store, TypeInGroup { group, ty: self.response.ty }, &name);
@@ -176,6 +180,22 @@ impl Applier<'_, '_> {
         }
         self.response.located[next].sub = Some(sub);
         self.apply_to(sub, located)
+    }
+
+    /// Why a resource that was not requested is not accepted beside `others` of its response that are new; `None` if it is.
+    pub(super) fn refusal_of_pushed(&mut self, name: &str, others: usize) -> Option<String> {
+        let most = self.parser.settings.max_pushed_resources;
+        let subscriptions = self.feed.subscriptions();
+        if !subscriptions.takes_pushed_alone() {
+            return None;
+        }
+        if name.len() > LONGEST_PUSHED_NAME {
+            return Some(format!(
+                "the name of a resource that was not requested is longer than {LONGEST_PUSHED_NAME} bytes"
+            ));
+        }
+        (subscriptions.unrequested() + others >= most)
+            .then(|| format!("more than {most} resources of the type were sent without a request for them"))
     }
 
     /// Rejects something that is not held if it is no resource of the type.
@@ -230,7 +250,7 @@ impl Applier<'_, '_> {
                 (self.parse_resource(&name, &located, &bytes), bytes)
             }
         };
-        let parsed = match self.response.review.take_rejection(&name) {
+        let parsed = match self.response.review.take_rejection(&self.store.additions().take_from(&name)) {
             Some(reason) => parsed.and(Err(Invalid::new(reason))),
             None => parsed,
         };
@@ -400,6 +420,9 @@ impl Applier<'_, '_> {
     /// A resource that keeps none of its input is compared with a part of the whole response, which all such resources share;
     /// one that keeps slices of the input already holds a copy of its own.
     fn raw(&mut self, id: EntryId, located: &LocatedResource, parsed: Bytes) -> Raw {
+        if !self.store.ty(self.response.ty).is_kept() {
+            return Raw::digest(&parsed);
+        }
         if !parsed.is_unique() {
             return parsed.into();
         }
@@ -418,6 +441,9 @@ impl Applier<'_, '_> {
 
 /// The cost of one step: some milliseconds of parsing; a comparison counts a sixteenth.
 pub(super) const BYTES_PER_STEP: usize = 256 << 10;
+
+/// The maximum length in bytes of the name of a resource that was not requested.
+const LONGEST_PUSHED_NAME: usize = 4096;
 
 /// The cost of an unchanged resource.
 const UNCHANGED: usize = 16;

@@ -22,6 +22,7 @@ pub(in crate::engine) struct Proposal {
 /// One resource that a response would add, change or remove.
 #[derive(Debug, Clone)]
 pub(in crate::engine) struct ProposedChange {
+    /// The name as applications write it, without what the bootstrap adds.
     pub(in crate::engine) name: Arc<str>,
     /// The version of the resource, or of the response.
     pub(in crate::engine) version: Version,
@@ -57,12 +58,14 @@ pub(super) struct Review {
     /// The parsed resources by name, each with the bytes that it was parsed from.
     parsed: BTreeMap<Arc<str>, (Erased, Bytes)>,
     decision: Decision,
+    /// The number of resources so far whose names were unknown.
+    pub(super) unknown: usize,
 }
 
 impl Review {
-    /// Adds a change. A resource comes with the bytes that it was parsed from.
-    pub(super) fn propose(&mut self, change: ProposedChange, parsed: Option<(Erased, Bytes)>) {
-        self.parsed.extend(parsed.map(|parsed| (change.name.clone(), parsed)));
+    /// Adds a change. A resource comes with its name on the wire and the bytes that it was parsed from.
+    pub(super) fn propose(&mut self, change: ProposedChange, parsed: Option<(Arc<str>, Erased, Bytes)>) {
+        self.parsed.extend(parsed.map(|(name, resource, bytes)| (name, (resource, bytes))));
         self.changes.push(change);
     }
 

@@ -71,10 +71,17 @@ impl Reviewer<'_, '_> {
         };
         let entry = known.as_ref().and_then(|(id, ..)| store.get(*id));
         let bytes = response.envelope.bytes(located.value);
-        if entry.is_some_and(|entry| entry.is_glob || entry.raw().is_some_and(|held| **held == *bytes)) {
+        if entry.is_some_and(|entry| entry.is_glob || entry.raw().is_some_and(|held| held.is(bytes))) {
             return bytes.len() / 16 + 16;
         }
         let cost = bytes.len() + 64;
+        if known.is_none() {
+            // It is rejected when it is applied.
+            if self.applier.refusal_of_pushed(&name, self.applier.response.review.unknown).is_some() {
+                return 64;
+            }
+            self.applier.response.review.unknown += 1;
+        }
         let subjects = self.subjects(known.as_ref().map(|(id, ..)| *id), &name);
         if subjects == Subjects::default() {
             return 64;
@@ -85,8 +92,9 @@ impl Reviewer<'_, '_> {
         let bytes = Bytes::copy_from_slice(response.envelope.bytes(located.value));
         // What cannot be parsed is rejected when it is applied.
         if let Ok(resource) = self.applier.parse_resource(&name, &located, &bytes) {
-            let change = ProposedChange { name, version, resource: Some(resource.clone()), subjects };
-            self.applier.response.review.propose(change, Some((resource, bytes)));
+            let shown = self.store().additions().take_from(&name);
+            let change = ProposedChange { name: shown, version, resource: Some(resource.clone()), subjects };
+            self.applier.response.review.propose(change, Some((name, resource, bytes)));
         }
         cost
     }
@@ -97,7 +105,12 @@ impl Reviewer<'_, '_> {
         let entry = id.filter(|id| feed.counts(store, *id));
         let glob = globs::enclosing(response, feed, store, name).filter(|glob| feed.counts(store, *glob));
         let (server, ty) = (feed.server(), feed.ty());
-        let wildcard = match feed.subscriptions().takes_all() {
+        let subscriptions = feed.subscriptions();
+        let is_admitted = match subscriptions.takes_pushed_alone() {
+            true => subscriptions.admits(subscriptions.find(name).and_then(|id| subscriptions.get(id))),
+            false => subscriptions.takes_all(),
+        };
+        let wildcard = match is_admitted {
             true => feed.memberships().wildcard_group(store, server, ty),
             false => None,
         };
@@ -153,6 +166,7 @@ impl Reviewer<'_, '_> {
             return;
         }
         let subjects = self.subjects(Some(id), &name);
+        let name = self.store().additions().take_from(&name);
         let response = &mut self.applier.response;
         let version = response.version.clone();
         response.review.propose(ProposedChange { name, version, resource: None, subjects }, None);

@@ -68,7 +68,7 @@ pub(super) fn confirm(
     }
     let server = feed.server();
     let (subscriptions, groups) = feed.subscriptions_and_groups();
-    let wildcard = subscriptions.takes_all();
+    let (requests_all, pushed) = (subscriptions.requests_all(), subscriptions.takes_all());
     for (located, next) in response.located[range.clone()].iter().zip(range.clone()) {
         // It has no subscription.
         let Some(sub) = located.sub else { return next };
@@ -76,7 +76,8 @@ pub(super) fn confirm(
         let Some(sub) = subscriptions.get_mut(sub).filter(|sub| sub.is_mentioned_in(response.number)) else {
             return next;
         };
-        let Some(entry) = store.get_mut(sub.entry()).filter(|_| sub.is_wildcard_member() || !wildcard) else {
+        let joins = !sub.is_wildcard_member() && (requests_all || (pushed && !sub.is_named()));
+        let Some(entry) = store.get_mut(sub.entry()).filter(|_| !joins) else {
             return next;
         };
         let is_same = match located.op {

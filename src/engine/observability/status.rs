@@ -129,7 +129,7 @@ fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
         name: entry.name.clone(),
         state: entry.state(),
         held: entry.held().map(|(version, at)| (version.clone(), at)),
-        bytes: entry.raw().filter(|_| !is_secret && !entry.is_glob).map(Raw::to_bytes),
+        bytes: entry.raw().filter(|raw| raw.is_kept() && !is_secret && !entry.is_glob).map(Raw::to_bytes),
         ambient_error: entry.ambient_error().cloned(),
         remarks: entry.resource().and_then(|resource| ty.remarks(resource)).cloned().unwrap_or_default(),
     }

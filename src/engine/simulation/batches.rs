@@ -1,5 +1,6 @@
 //! Consumers of batches under a virtual clock, beside a server with faults and a watch of another type: consumers that are slow, that
-//! reject, stay away, vanish with their batch, and come late.
+//! reject, stay away, vanish with their batch, and come late; that have everything, what is pushed, or names that come and go; or one
+//! after the other, of resources that are not kept.
 //!
 //! - What is rejected is answered by a NACK, and nothing else is (`StreamRules`, by [`due`]).
 //! - The other type waits for nothing.
@@ -27,9 +28,9 @@ use crate::{
     config::ApiType,
     control_plane::AnyResource,
     engine::{BatchAnswer, BatchOutcome, SelectedBatches, Selection, Settings, batches::ErasedBatch},
-    observed::{ErasedMembers, ErasedObserved, erase},
+    observed::{Erase, ErasedMembers, ErasedObserved, erase},
     protocol::ServerId,
-    resource::Erased,
+    resource::{Erased, ResourceType, Unkept},
 };
 
 #[test]
@@ -65,6 +66,8 @@ struct World {
     awaited: BTreeMap<String, (String, Instant)>,
     /// The type with consumers is the one whose responses are complete, and not the other one.
     is_full: bool,
+    /// The resources of the type with consumers are not kept, so that there is one consumer at a time.
+    is_unkept: bool,
     /// All consumers answer in time.
     is_strict: bool,
     /// The network has no faults and the server no habits, so that there are bounds of time.
@@ -82,6 +85,8 @@ type Planned = (WatchId, u64);
 /// An application with a store.
 struct Consumer {
     habit: Habit,
+    /// The names that it has subscribed to; `None` if it has everything.
+    names: Option<BTreeSet<&'static str>>,
     store: BTreeMap<String, String>,
     /// The batch that it has not answered.
     batch: Option<Arc<ErasedBatch>>,
@@ -103,6 +108,7 @@ impl World {
         let mut random = fastrand::Rng::with_seed(seed ^ 0xba7c);
         let (is_delta, is_strict, is_calm, is_full) =
             (random.bool(), random.bool(), random.bool(), random.bool());
+        let is_unkept = random.u8(0..4) == 0;
         let api_type = if is_delta { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
         let setup = Setup::of_one(seed, family().plain(), api_type);
         let calm = NetworkConditions::calm(Duration::from_millis(30));
@@ -121,6 +127,7 @@ impl World {
             others: BTreeMap::new(),
             awaited: BTreeMap::new(),
             is_full,
+            is_unkept,
             is_strict,
             is_calm: is_calm && is_plain,
             limit,
@@ -128,7 +135,7 @@ impl World {
             texts: 0,
             counts: BTreeMap::new(),
         };
-        world.begin_consumer(Habit::Answers(Duration::from_secs(4)));
+        world.begin_consumer(Habit::Answers(Duration::from_secs(4)), Selection::All);
         let (ty, now) = (if is_full { Ty::Part } else { Ty::Full }, world.network.now);
         world.network.engine.subscribe(WatchId::new(OTHER), ty.resource(), Selection::All, now);
         world.pass(Duration::from_secs(1));
@@ -139,19 +146,20 @@ impl World {
         *self.counts.entry(what).or_insert(0) += 1;
     }
 
-    fn begin_consumer(&mut self, habit: Habit) {
+    fn begin_consumer(&mut self, habit: Habit, names: Selection) {
         self.watches += 1;
         let watch_id = WatchId::new(self.watches);
-        let consumer = Consumer { habit, store: BTreeMap::new(), batch: None, is_complete: false };
+        let subscribed = (names == Selection::Nothing).then(BTreeSet::new);
+        let consumer =
+            Consumer { habit, names: subscribed, store: BTreeMap::new(), batch: None, is_complete: false };
         self.consumers.insert(watch_id, consumer);
-        let selected = match self.ty() {
-            Ty::Full => {
-                SelectedBatches { ty: Ty::Full.resource(), names: Selection::All, erase: erase::<Full> }
-            }
-            Ty::Part => {
-                SelectedBatches { ty: Ty::Part.resource(), names: Selection::All, erase: erase::<Part> }
-            }
+        let (ty, erase): (_, Erase) = match (self.ty(), self.is_unkept) {
+            (Ty::Full, false) => (Ty::Full.resource(), erase::<Full>),
+            (Ty::Part, false) => (Ty::Part.resource(), erase::<Part>),
+            (Ty::Full, true) => (ResourceType::of_unkept::<Full>(), erase::<Unkept<Full>>),
+            (Ty::Part, true) => (ResourceType::of_unkept::<Part>(), erase::<Unkept<Part>>),
         };
+        let selected = SelectedBatches { ty, names, erase, versions: BTreeMap::new() };
         self.network.engine.subscribe_batches(watch_id, selected, self.network.now);
     }
 
@@ -161,17 +169,31 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.network.random.u8(0..20) {
+        match self.network.random.u8(0..23) {
             0..8 => self.change(),
             8..11 => self.change_other(),
-            11 if self.consumers.len() < 4 => {
+            11 if self.consumers.len() < 4 && !self.is_unkept => {
                 let habit = self.habit();
-                self.begin_consumer(habit);
+                let names = match self.network.random.u8(0..3) {
+                    0 => Selection::All,
+                    1 => Selection::Pushed,
+                    _ => Selection::Nothing,
+                };
+                self.begin_consumer(habit, names);
             }
+            // The first one stays, so that everything is subscribed to.
             12 if self.consumers.len() > 1 && !self.is_strict => {
-                let of = self.network.random.usize(0..self.consumers.len());
+                let of = self.network.random.usize(1..self.consumers.len());
                 let watch_id = *self.consumers.keys().nth(of).expect("it is one of them");
                 self.end_consumer(watch_id);
+            }
+            14..17 => self.change_names(),
+            12 if self.is_unkept && !self.is_strict => {
+                let before: Vec<_> = self.consumers.keys().copied().collect();
+                before.into_iter().for_each(|watch_id| self.end_consumer(watch_id));
+                let habit = self.habit();
+                self.begin_consumer(habit, Selection::All);
+                self.count("replaced");
             }
             13 if !self.is_calm => self.network.cut(0),
             _ => {
@@ -182,13 +204,32 @@ impl World {
         self.pass(Duration::ZERO);
     }
 
+    /// A consumer of names subscribes to one more, or unsubscribes from one.
+    fn change_names(&mut self) {
+        let random = &mut self.network.random;
+        let name = ["a", "b", "c", "d", "e", "nowhere"][random.usize(0..6)];
+        let mut of_names =
+            self.consumers.iter_mut().filter_map(|(id, consumer)| Some((*id, consumer.names.as_mut()?)));
+        let Some((watch_id, names)) = of_names.nth(random.usize(0..2)) else { return };
+        let selection = Selection::One(name.into());
+        let now = self.network.now;
+        if names.insert(name) {
+            self.network.engine.subscribe_consumer(watch_id, selection, now);
+            self.count("subscribed");
+        } else {
+            names.remove(name);
+            self.network.engine.unsubscribe_consumer(watch_id, &selection, now);
+            self.count("unsubscribed");
+        }
+    }
+
     fn habit(&mut self) -> Habit {
         let random = &mut self.network.random;
         let in_time = Habit::Answers(Duration::from_millis(random.u64(0..4_000)));
         match random.u8(0..6) {
             _ if self.is_strict => in_time,
             0 => Habit::StaysAway,
-            1 => Habit::Vanishes,
+            1 if !self.is_unkept => Habit::Vanishes,
             2 => Habit::Answers(Duration::from_secs(40)),
             _ => in_time,
         }
@@ -319,7 +360,9 @@ impl World {
             assert_eq!(late, None, "another type has waited for consumers");
         }
         let [consumers, owners, held, given] = self.network.engine.batches.census();
-        assert_eq!((consumers, owners), (self.consumers.len(), self.consumers.len()));
+        let subscriptions = |consumer: &Consumer| consumer.names.as_ref().map_or(1, BTreeSet::len);
+        let expected = self.consumers.values().map(subscriptions).sum();
+        assert_eq!((consumers, owners), (self.consumers.len(), expected));
         assert!(held <= 1 && given <= 2 * NAMES * consumers, "{held} responses, {given} names");
         if self.network.servers[0].open.is_some() {
             let machine = &self.network.engine.authorities.server(ServerId(0)).machine;
@@ -332,8 +375,11 @@ impl World {
         }
     }
 
-    /// The texts that the client holds of the type with consumers.
+    /// The texts that the client holds of the type with consumers, or that its only consumer has if they are not kept.
     fn held_texts(&self) -> BTreeMap<String, String> {
+        if self.is_unkept {
+            return self.consumers.values().next().map(|consumer| consumer.store.clone()).unwrap_or_default();
+        }
         let resources = self.network.engine.status().resources.into_iter();
         let held = resources.filter(|report| report.type_url == self.ty().url() && report.held.is_some());
         held.map(|report| (report.name.to_string(), text_of(&report.bytes.expect("it is held")))).collect()
@@ -374,7 +420,11 @@ impl World {
             held.clone().into_iter().filter(|(name, _)| is_delta || stored.contains_key(name)).collect();
         assert_eq!(there, stored, "the client has what the server has");
         for (watch_id, consumer) in &self.consumers {
-            assert!(consumer.batch.is_none() && consumer.is_complete, "{watch_id} is done");
+            let is_any = consumer.names.as_ref().is_none_or(|names| !names.is_empty());
+            assert!(consumer.batch.is_none() && (consumer.is_complete || !is_any), "{watch_id} is done");
+            let is_subscribed = |name: &str| consumer.names.as_ref().is_none_or(|names| names.contains(name));
+            let held: BTreeMap<_, _> =
+                held.clone().into_iter().filter(|(name, _)| is_subscribed(name)).collect();
             assert_eq!(consumer.store, held, "{watch_id} has what the client has");
         }
         assert_eq!(self.awaited, BTreeMap::new(), "the other type is up to date");
@@ -400,11 +450,21 @@ fn due(response: &Response) -> Due {
 /// The watch of the other type.
 const OTHER: u64 = 1;
 /// The names of resources with consumers.
-const NAMES: usize = 6;
+const NAMES: usize = 7;
 /// A limit of waiting bytes that is met.
 const WAITING_BYTES: usize = 2_000;
 /// What one response takes at most, with the allowance for it.
 const LONGEST: usize = 4_000;
 /// What happens in the worlds.
-const KINDS: [&str; 7] =
-    ["answered", "rejected", "held", "caught up", "counted", "too late", "nothing to answer"];
+const KINDS: [&str; 10] = [
+    "answered",
+    "rejected",
+    "held",
+    "caught up",
+    "counted",
+    "too late",
+    "nothing to answer",
+    "subscribed",
+    "unsubscribed",
+    "replaced",
+];

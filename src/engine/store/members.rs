@@ -66,6 +66,8 @@ pub(crate) enum Which {
 pub(crate) struct Collection {
     /// The watches of a wildcard or a list. Those of a glob are in the entry of its name.
     pub(crate) watches: Vec<WatchId>,
+    /// The watches of what is sent without a request for it, which have the members of the wildcard as long as that is watched.
+    pub(crate) pushed: Vec<WatchId>,
     /// The entry of a glob's name.
     pub(crate) entry: Option<EntryId>,
     /// The members by name, as a list or glob has it. The map is persistent: each publication shares it.
@@ -74,6 +76,18 @@ pub(crate) struct Collection {
     pub(crate) complete: bool,
     /// The error of a list, or of a wildcard without an answer. The error of a glob is in its entry.
     pub(crate) warning: Option<WatchError>,
+}
+
+impl Collection {
+    /// Whether it has watches. Those of a glob are not here.
+    pub(crate) fn is_watched(&self) -> bool {
+        !self.watches.is_empty() || !self.pushed.is_empty()
+    }
+
+    /// Whether something is missing that the watches of a wildcard could have. Nothing shows whether more is going to be pushed.
+    pub(crate) fn lacks_members(&self) -> bool {
+        !self.complete && (!self.watches.is_empty() || self.members.is_empty())
+    }
 }
 
 impl Members {
@@ -156,6 +170,14 @@ impl Members {
         }
     }
 
+    /// The wildcard has ended, and what is pushed is watched still: the server has nothing to remove of what it has sent before.
+    pub(crate) fn restart_pushed(&mut self, key: &CollectionKey) {
+        if let Some(collection) = self.map.get_mut(key) {
+            (collection.complete, collection.warning) = (false, None);
+        }
+        self.clear(key);
+    }
+
     /// The collection has no members any more.
     pub(crate) fn clear(&mut self, key: &CollectionKey) {
         if let Some(collection) = self.map.get_mut(key) {
@@ -195,7 +217,7 @@ impl Members {
         let all = self
             .map
             .iter()
-            .filter(move |(key, all)| key.group == id && key.which == Which::All && !all.watches.is_empty());
+            .filter(move |(key, all)| key.group == id && key.which == Which::All && all.is_watched());
         all.map(|(key, all)| (key.ty, all))
     }
 

@@ -202,7 +202,7 @@ impl Store {
 
     /// Whether a watched resource of a group is not cached.
     pub(super) fn lacks_resources(&self, id: GroupId) -> bool {
-        self.members.watched_wildcards(id).any(|(_, all)| !all.complete)
+        self.members.watched_wildcards(id).any(|(_, all)| all.lacks_members())
             || self
                 .iter()
                 .any(|(_, entry)| entry.group == id && !entry.watches.is_empty() && entry.is_unknown())

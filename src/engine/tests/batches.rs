@@ -1,11 +1,14 @@
-//! Consumers that decide on responses before the server is answered: rules AP1 to AP9.
+//! Consumers that decide on responses before the server is answered: rules AP1 to AP15.
 
 use std::time::Duration;
 
 use super::rig::{Full, Part, Rig, any, delta_response, response};
 use crate::{base::WatchId, engine::BatchOutcome, protocol::DisconnectKind};
 
+mod names;
+mod pushed;
 mod sources;
+mod unkept;
 
 const NONE: Vec<String> = Vec::new();
 
@@ -113,7 +116,11 @@ fn ap3_a_consumer_that_stays_away_catches_up_with_one_batch() {
     }
     rig.receive_raw(1, delta_response::<Part>("n5", &[], &["b"]));
     rig.pass(Duration::from_secs(20));
-    assert_eq!(rig.engine.batches.census(), [1, 1, 0, 2], "one consumer with the name of its batch, twice");
+    assert_eq!(
+        rig.engine.batches.census(),
+        [1, 1, 0, 3],
+        "one consumer with the name of its batch, and what has changed"
+    );
     let (outcome, outputs) = rig.accept(consumer, 1);
     assert_eq!(outcome, BatchOutcome::TooLate);
     assert_eq!(outputs, ["#1 batch 2: a=3/3 complete"]);

@@ -132,11 +132,13 @@ impl Rig {
         Self::delta_with(protocol::Settings::default())
     }
 
-    pub(super) fn delta_with(settings: protocol::Settings) -> Self {
+    pub(super) fn delta_with(settings: impl Into<Settings>) -> Self {
         let node = crate::config::Node::new("n");
         let server = Server::new("127.0.0.1:1").insecure();
         let bootstrap = Bootstrap::builder().node(node).server(server).build().unwrap();
-        Self::of(bootstrap, protocol::Settings { api_type: ApiType::AggregatedDeltaGrpc, ..settings })
+        let mut settings = settings.into();
+        settings.protocol.api_type = ApiType::AggregatedDeltaGrpc;
+        Self::of(bootstrap, settings)
     }
 
     pub(super) fn of(bootstrap: Bootstrap, settings: impl Into<Settings>) -> Self {
@@ -168,11 +170,14 @@ impl Rig {
     pub(super) fn consume<T: Resource>(&mut self, name: &str) -> (WatchId, Vec<String>) {
         let names = match name {
             "*" => Selection::All,
+            "pushed" => Selection::Pushed,
+            "" => Selection::Nothing,
             name if name.ends_with("/*") => Selection::Collection(name.into()),
             name => Selection::One(name.into()),
         };
         let (watch_id, ty) = (self.next_watch_id(), ResourceType::of::<T>());
-        let selected = SelectedBatches { ty, names, erase: crate::observed::erase::<T> };
+        let versions = BTreeMap::new();
+        let selected = SelectedBatches { ty, names, erase: crate::observed::erase::<T>, versions };
         self.engine.subscribe_batches(watch_id, selected, self.now);
         (watch_id, self.drain())
     }
@@ -441,7 +446,7 @@ fn describe_observed(observed: &crate::resource::Erased) -> String {
     }
 }
 
-/// A batch in words: `batch 1: a=1/text -b held complete (code)`.
+/// A batch in words: `batch 1: a=1/text -b !c code held complete (code)`.
 fn describe_batch(batch: &ErasedBatch) -> String {
     let text = |resource: &crate::resource::Erased| {
         let full = resource.downcast_ref::<Full>().map(|full| full.0.clone());
@@ -453,7 +458,8 @@ fn describe_batch(batch: &ErasedBatch) -> String {
         .iter()
         .map(|added| format!(" {}={}/{}", added.name, added.version, text(&added.resource)));
     let removed = batch.removed.iter().map(|name| format!(" -{name}"));
-    let changes: String = added.chain(removed).collect();
+    let absent = batch.absent.iter().map(|(name, why)| format!(" !{name} {}", why.code()));
+    let changes: String = added.chain(removed).chain(absent).collect();
     let held = if batch.is_held { " held" } else { "" };
     let complete = if batch.is_complete { " complete" } else { "" };
     let warning = batch.warning.as_ref().map(|error| format!(" ({})", error.code())).unwrap_or_default();

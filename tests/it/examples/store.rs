@@ -3,7 +3,7 @@
 use super::process::Process;
 
 #[tokio::test]
-async fn ap2_the_server_of_a_store_gets_its_reasons_and_a_restart_finds_what_has_ended() {
+async fn ap2_ap17_the_server_of_a_store_gets_its_reasons_and_a_restart_goes_on_from_its_versions() {
     let mut store = Process::start("store", [""; 0]);
     let mut lines = Vec::new();
     while let Some(line) = store.line().await {
@@ -15,6 +15,7 @@ rejected: Workload \"web-1\": \"nowhere\" is no address with a port
 store: web-1=10.0.0.1:80 web-2=10.0.0.2:80 web-3=10.0.0.3:80
 store: web-1=10.0.0.1:80 web-3=10.0.0.3:80
 after the restart: store: web-1=10.0.0.1:80 web-3=10.0.0.3:80
-store: web-1=10.0.0.9:80";
+store: web-1=10.0.0.9:80
+the new client has sent 2 versions";
     assert_eq!(lines.join("\n"), expected);
 }

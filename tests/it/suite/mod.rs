@@ -1,6 +1,8 @@
-//! The tests that apply to polled servers: all but those of streams (`batches`, `scale`, `sharing` and `streams`), and those of
+//! The tests that apply to polled servers: all but those of streams (`ambient`, `batches`, `scale`, `sharing` and `streams`), and those of
 //! polls alone.
 
+mod ambient;
+mod any_types;
 mod batches;
 mod behaviors;
 mod csds;
