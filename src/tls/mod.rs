@@ -30,7 +30,7 @@ mod refresh;
 pub(crate) mod revocation;
 #[cfg(test)]
 pub(crate) mod scripted;
-#[allow(dead_code, reason = "servers use it")]
+#[allow(dead_code, unused_imports, reason = "servers use it")]
 pub(crate) mod server;
 mod sources;
 mod spiffe;

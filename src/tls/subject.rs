@@ -44,6 +44,7 @@ fn write_attribute(text: &mut String, attribute: &AttributeTypeAndValue) {
 }
 
 /// Returns the text of a value; `None` if it is no text.
+#[allow(clippy::wildcard_enum_match_arm, reason = "other types are no text")]
 fn text_of(value: AnyRef<'_>) -> Option<String> {
     let bytes = value.value();
     match value.tag() {

@@ -48,6 +48,7 @@ impl AcceptError {
         let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
             return Self::new(AcceptFailure::Closed, format!("the connection was lost: {error}"));
         };
+        #[allow(clippy::wildcard_enum_match_arm, reason = "the errors of rustls are not exhaustive")]
         let (failure, text) = match error {
             rustls::Error::InvalidMessage(e) => match Unreadable::of(e) {
                 Unreadable::NotTls => (AcceptFailure::NotTls, format!("the client does not use TLS: {e:?}")),

@@ -120,6 +120,7 @@ impl fmt::Debug for ClientVerifier {
 }
 
 /// What is wrong with a certificate, in words.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the errors of webpki are not exhaustive")]
 fn reason(error: &webpki::Error) -> String {
     use webpki::Error::{InvalidSignatureForPublicKey, RequiredEkuNotFoundContext, UnknownIssuer};
     match error {
