@@ -46,7 +46,7 @@ WORDS = [
 ]
 SUBJECTLESS = re.compile(r"(?:That|Those|The same|As before|It|They|Both|With|If|By|Until|None|Nothing|Another|Others?)\b")
 # As in check_rule_ids.sh. A proposal alone, such as A27, is none: users know it.
-RULE_ID = re.compile(r"(?<![\w.\/#-])(?:A\d+-\d+|(?:CH|LR)\d+\.\d+|B\d\.\d+|(?!A\d|V[23]|RE2|[UI](?:8|16|32|64)|F(?:32|64)|H2|TP\d)[A-Z]{1,2}\d{1,2})(?![\w\/-]|\.\d)")
+RULE_ID = re.compile(r"(?<![\w.\/#-])(?:A\d+-\d+|(?:CH|LR|SV)\d+\.\d+|B\d\.\d+|(?!A\d|V[23]|RE2|[UI](?:8|16|32|64)|F(?:32|64)|H2|TP\d)[A-Z]{1,2}\d{1,2})(?![\w\/-]|\.\d)")
 TEST_FOLDERS = {"tests", "simulation", "fuzzing", "testing"}
 TEST_FILES = {"tests.rs", "test.rs", "fixture.rs", "samples.rs", "simulation.rs", "fuzzing.rs", "test_log.rs"}
 # Text and characters, which are blanked, and comments, which are kept apart. A lifetime has no second quotation mark in its place.

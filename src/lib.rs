@@ -93,6 +93,7 @@
 //! | [`channelz`](channelz/index.html) | `channelz` | the channels of the process, for tools such as `grpcdebug` |
 //! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
 //! | [`orca`](orca/index.html) | `orca` | load reports of tonic servers |
+//! | [`spiffe`](spiffe/index.html) | `spiffe` | certificates of the SPIFFE Workload API |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | an embeddable management server |
 //! | [`testing`](testing/index.html) | `test-util` | a management server for the tests of your application, with faults, expectations and builders |
 //! | [`pb`](pb/index.html) | `unstable-pb` | the protobuf messages; exempt from semantic versioning |
@@ -105,6 +106,7 @@
 //! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
 //! | `tls-ring` | yes | the cryptography of ring for TLS, where the application has no other; enables `tls` |
 //! | `tls-aws-lc` | no | the same of aws-lc, which precedes ring; enables `tls` |
+//! | `spiffe` | no | certificates of the SPIFFE Workload API; enables `tls` |
 //! | `balance` | no | load balancing without a transport; needs neither tokio nor http |
 //! | `channel` | no | calls to a target, over HTTP/2; enables `balance` |
 //! | `grpc` | no | channels for the clients of the crate `grpc` 0.9: unstable, and exempt from semantic versioning; enables `channel` |
@@ -283,6 +285,9 @@ pub mod resolve;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 pub mod resource;
+#[cfg(feature = "spiffe")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod spiffe;
 #[cfg(feature = "test-util")]
 pub mod testing;
 #[cfg(feature = "tool-support")]
@@ -446,6 +451,11 @@ struct ChannelSecurity;
 #[cfg(all(doctest, feature = "channel", feature = "tls"))]
 #[doc = include_str!("../docs/channel/certificates.md")]
 struct ChannelCertificates;
+
+/// The examples of the page, compiled.
+#[cfg(all(doctest, feature = "channel", feature = "spiffe"))]
+#[doc = include_str!("../docs/channel/providers.md")]
+struct ChannelProviders;
 
 /// The example of the page, compiled.
 #[cfg(all(doctest, feature = "channel"))]

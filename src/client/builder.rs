@@ -9,8 +9,6 @@ use tokio::{
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::crypto::CryptoProvider;
 
-#[cfg(feature = "tls")]
-use super::crypto;
 use super::{
     BatchLimits, BuildError, Client,
     clock::random_seed,
@@ -22,6 +20,8 @@ use super::{
     pool::{self, PoolKey},
     registry::{Registry, Role},
 };
+#[cfg(feature = "tls")]
+use super::{certificates::CertificateInstances, crypto};
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
 #[cfg(feature = "tls")]
@@ -443,12 +443,16 @@ impl ClientBuilder {
             Validation::Grpc => (Role::Client, Some(Observer::new(self.clone().into_observing(), ended))),
             Validation::Observe => (Role::Observer { client: None }, None),
         };
+        #[cfg(feature = "tls")]
+        let certificates = CertificateInstances::new(self.settings.registry.clone());
         let (registry, driver) = self.build_part(role)?;
         if let Some(observer) = observer {
             registry.extensions().insert(observer);
         }
         #[cfg(feature = "tls")]
         registry.extensions().insert(crypto);
+        #[cfg(feature = "tls")]
+        registry.extensions().insert(certificates);
         let driver = async move {
             let _ending = ending;
             driver.await;

@@ -15,6 +15,8 @@ mod batch_options;
 mod batches;
 mod build_error;
 mod builder;
+#[cfg(feature = "tls")]
+mod certificates;
 mod clock;
 mod cluster_subscription;
 mod command;
@@ -79,7 +81,7 @@ use self::{
 #[cfg(feature = "tool-support")]
 use crate::resource::ResourceType;
 #[cfg(all(feature = "channel", feature = "tls"))]
-use crate::tls::Crypto;
+use crate::tls::{Crypto, Providers};
 use crate::{
     config::{ApiType, Bootstrap, Server, Target},
     lrs::LoadReporter,
@@ -299,6 +301,13 @@ impl Client {
         let chosen = self.registry.extensions().get::<Crypto>();
         let chosen = chosen.filter(|crypto| crypto.provider().is_ok());
         chosen.map_or_else(|| Crypto::choose(None), |crypto| (*crypto).clone())
+    }
+
+    /// The certificate providers of the bootstrap with a cryptography, which channels and servers share.
+    #[cfg(all(feature = "channel", feature = "tls"))]
+    pub(crate) fn certificate_providers(&self, crypto: &Crypto) -> Arc<Providers> {
+        let make = || certificates::CertificateInstances::new(Arc::default());
+        self.registry.extensions().get_or_insert_with(make).of(self.bootstrap(), crypto)
     }
 
     /// The runtime of the client.

@@ -6,6 +6,8 @@ use serde_json::{Map, Value};
 
 #[cfg(feature = "channel")]
 use super::http_filter::ClientFilter;
+#[cfg(feature = "tls")]
+use super::tls::certificate_provider::{self, CertificateProviderPlugin, StartPlugin};
 use super::{
     Context, Invalid,
     extension::{Custom, Extension, Payload},
@@ -31,6 +33,9 @@ pub struct Registry {
     metadata: Extensions<Parse>,
     /// Certificate providers.
     certificate_providers: Extensions<Parse>,
+    /// How those certificate providers are run that are executed.
+    #[cfg(feature = "tls")]
+    certificate_plugins: Extensions<StartPlugin>,
 }
 
 /// The extensions of one kind that an application has added, by type name. `P` is what the kind of extension needs of a type:
@@ -60,6 +65,8 @@ impl Registry {
             audit_loggers: Extensions::new(),
             metadata: Extensions::new(),
             certificate_providers: Extensions::new(),
+            #[cfg(feature = "tls")]
+            certificate_plugins: Extensions::new(),
         }
     }
 
@@ -114,10 +121,23 @@ impl Registry {
 
     /// Adds a plugin for the bootstrap's `certificate_providers` (A29). Its name, the `plugin_name` there, is
     /// [`Extension::TYPE_NAME`], and its configuration comes as [`Payload::Struct`], empty if there is none. It is parsed when
-    /// the client is built, and resources may name its instances from then on. `file_watcher` stays the crate's own.
+    /// the client is built, and resources may name its instances from then on. `file_watcher` stays the crate's own. A channel has no
+    /// certificates of it; see `with_certificate_plugin`.
     #[must_use]
     pub fn with_certificate_provider<T: Extension>(mut self) -> Self {
         self.certificate_providers.add::<T>(Custom::parse::<T>);
+        #[cfg(feature = "tls")]
+        self.certificate_plugins.remove(T::TYPE_NAME);
+        self
+    }
+
+    /// Adds a certificate provider like [`with_certificate_provider`](Self::with_certificate_provider), which channels and servers
+    /// execute.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_certificate_plugin<T: CertificateProviderPlugin>(mut self) -> Self {
+        self.certificate_providers.add::<T>(Custom::parse::<T>);
+        self.certificate_plugins.add::<T>(certificate_provider::start::<T>);
         self
     }
 
@@ -155,6 +175,12 @@ impl Registry {
         &self.metadata
     }
 
+    /// Returns how a certificate provider is run; `None` if it is not executed.
+    #[cfg(feature = "tls")]
+    pub(crate) fn certificate_plugin(&self, plugin_name: &str) -> Option<StartPlugin> {
+        self.certificate_plugins.get(plugin_name).copied()
+    }
+
     /// Parses the configuration of a certificate provider; `None` if there is no such plugin.
     pub(crate) fn parse_certificate_provider(
         &self,
@@ -180,6 +206,12 @@ impl<P> Extensions<P> {
     /// Adds an extension under a type, in place of an earlier one.
     fn add_as(&mut self, type_name: &'static str, of: TypeId, parser: P) {
         self.0.insert(type_name, Entry { of, parser });
+    }
+
+    /// Removes an extension.
+    #[cfg(feature = "tls")]
+    fn remove(&mut self, type_name: &str) {
+        self.0.remove(type_name);
     }
 
     /// The extension of a type.

@@ -3,6 +3,9 @@
 //! These messages never contain keys and certificates: they name *certificate provider instances*, which the
 //! bootstrap defines. Unsupported fields are only skipped if that does not weaken security (A29-8).
 
+#[cfg(feature = "tls")]
+pub(crate) mod certificate_provider;
+
 use std::net::IpAddr;
 
 use serde::Serialize;
@@ -18,6 +21,12 @@ use crate::pb::envoy::{
         self as tls, CommonTlsContext,
         common_tls_context::{CertificateProviderInstance, ValidationContextType},
     },
+};
+
+#[cfg(feature = "tls")]
+pub use self::certificate_provider::{
+    CertificateIdentity, CertificateProviderPlugin, CertificatePublisher, CertificateRoots, MaterialError,
+    ProviderRun,
 };
 
 /// TLS settings of connections to the endpoints of a cluster.

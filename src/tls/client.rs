@@ -15,7 +15,8 @@ use super::{
     Crypto, PeerIdentity, Providers,
     explain::{explained, is_closed, refusal_hint},
     generation::{Generation, HandshakeError, Loaded, NoMaterial, chain},
-    material::{Freshness, Identity, Material, Need},
+    material::{Freshness, Material},
+    published::{Identity, Need},
     revocation::{Lists, Revocation},
     verifier::{NameRule, TrustRoots},
     watching::Watching,
@@ -307,9 +308,7 @@ impl Config {
 impl Cluster {
     /// Returns how often roots and identity of the cluster were replaced.
     fn rotations(&self) -> u64 {
-        let of = |name: &str| {
-            self.providers.instance(name).map(|instance| instance.material().published().rotations)
-        };
+        let of = |name: &str| self.providers.instance(name).map(|instance| instance.rotations());
         let roots = match &self.tls.roots {
             Roots::Provider(provider) => of(&provider.instance_name).ok(),
             Roots::System => None,
@@ -330,14 +329,18 @@ impl Cluster {
         self.watching
             .get_or_init(|| roots.into_iter().chain(identity).map(|provider| provider.watch()).collect());
         let identity = match identity {
-            Some(provider) => Some(identity_of(provider.material(), Freshness::Watched).await?),
+            Some(provider) => Some(provider.identity("client").await?),
             None => None,
         };
-        // The system's roots have no task: they are read when a handshake needs them and they are old.
-        let material = roots.map_or(self.providers.system(), |provider| provider.material());
-        let freshness = if roots.is_none() { Freshness::Interval } else { Freshness::Watched };
-        let loaded = roots_of(material, freshness).await?;
-        Ok(Loaded { roots: loaded, origin: material.roots_origin().into(), identity, lists: None })
+        let (roots, origin) = match roots {
+            Some(provider) => (provider.roots().await?, provider.origin()),
+            // The system's roots have no task: they are read when a handshake needs them and they are old.
+            None => {
+                let system = self.providers.system();
+                (roots_of(system, Freshness::Interval).await?, system.roots_origin())
+            }
+        };
+        Ok(Loaded { roots, origin: origin.into(), identity, lists: None })
     }
 }
 

@@ -5,7 +5,7 @@ use std::{error::Error, io, time::Duration};
 use tokio_rustls::rustls::{self, pki_types::UnixTime};
 
 use super::{
-    material::Identity,
+    published::Identity,
     unreadable::{TOO_LARGE, Unreadable},
     verifier::refusal,
 };
@@ -38,6 +38,12 @@ pub(super) fn explained(error: &(dyn Error + 'static), identity: Option<&Identit
     Some(error.to_string())
 }
 
+/// Formats an error with its sources.
+pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// Whether the other side has closed a connection, with no reason.
 pub(super) fn is_closed(error: &(dyn Error + 'static)) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
@@ -60,10 +66,10 @@ pub(super) fn refusal_hint(identity: Option<&Identity>) -> String {
         None => ": does it require a client certificate (the cluster names no provider of one)?".to_owned(),
         Some(identity) => {
             let now = Duration::from_secs(UnixTime::now().as_secs());
-            let file = identity.file.display();
+            let origin = &identity.origin;
             let expired = identity.expired(now);
             expired.map_or_else(
-                || format!(": does it trust the certificate in {file}?"),
+                || format!(": does it trust the certificate {origin}?"),
                 |why| format!(": {why}"),
             )
         }

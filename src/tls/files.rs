@@ -30,6 +30,17 @@ pub(crate) struct Unusable {
     pub(crate) incomplete: bool,
 }
 
+/// The reason why a certificate and a key are no pair.
+#[derive(Debug)]
+pub(super) enum KeyPairError {
+    /// The key cannot be used.
+    Key(Error),
+    /// The certificate cannot be used.
+    Certificate(Error),
+    /// The key is not that of the certificate.
+    Mismatch,
+}
+
 /// Reads a regular file of a bounded size. `field` is its name in the configuration, for the error.
 pub(crate) fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
     file_reads::read(field, path, MAX_FILE)
@@ -50,18 +61,33 @@ pub(crate) fn identity(
     let chain = certificates("certificate_file", certificate)?;
     let private = PrivateKeyDer::from_pem_slice(key.bytes)
         .map_err(|e| pem_problem("private_key_file", key.path, &e, "private key"))?;
-    let private = provider.key_provider.load_private_key(private).map_err(|e| {
-        Unusable::new(in_file("private_key_file", key.path, &format!("a key that cannot be used: {e}")))
-    })?;
-    let pair = CertifiedKey::new(chain, private);
+    key_pair(chain, private, provider).map_err(|e| match e {
+        KeyPairError::Key(e) => {
+            Unusable::new(in_file("private_key_file", key.path, &format!("a key that cannot be used: {e}")))
+        }
+        KeyPairError::Mismatch => {
+            let other = format!("not for the key in private_key_file {}: replace both", key.path.display());
+            Unusable::incomplete(in_file("certificate_file", certificate.path, &other))
+        }
+        KeyPairError::Certificate(e) => {
+            Unusable::new(in_file("certificate_file", certificate.path, &unusable(&e)))
+        }
+    })
+}
+
+/// A chain with its key, which must be that of the first certificate.
+pub(super) fn key_pair(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, KeyPairError> {
+    let key = provider.key_provider.load_private_key(key).map_err(KeyPairError::Key)?;
+    let pair = CertifiedKey::new(chain, key);
     match pair.keys_match() {
         // A key that does not show its public half cannot be compared, and is left to the handshake.
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(pair),
-        Err(Error::InconsistentKeys(_)) => {
-            let other = format!("not for the key in private_key_file {}: replace both", key.path.display());
-            Err(Unusable::incomplete(in_file("certificate_file", certificate.path, &other)))
-        }
-        Err(e) => Err(Unusable::new(in_file("certificate_file", certificate.path, &unusable(&e)))),
+        Err(Error::InconsistentKeys(_)) => Err(KeyPairError::Mismatch),
+        Err(e) => Err(KeyPairError::Certificate(e)),
     }
 }
 
@@ -133,7 +159,7 @@ fn pem_problem(field: &str, path: &Path, error: &pem::Error, expected: &str) -> 
 }
 
 /// Explains an error of rustls about a certificate of the client, which rustls calls a "peer certificate" as well.
-fn unusable(error: &Error) -> String {
+pub(super) fn unusable(error: &Error) -> String {
     if let Error::InvalidCertificate(why) = error {
         return format!("a certificate that cannot be used: {why:?}");
     }
@@ -141,4 +167,4 @@ fn unusable(error: &Error) -> String {
 }
 
 /// The largest size of a file of certificates. All roots of Mozilla are 0.2 MiB.
-const MAX_FILE: u64 = 16 << 20;
+pub(super) const MAX_FILE: u64 = 16 << 20;

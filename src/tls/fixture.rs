@@ -11,7 +11,7 @@ use rcgen::{
     date_time_ymd,
 };
 use tokio_rustls::rustls::{
-    Error, RootCertStore, ServerConfig,
+    ClientConfig, Error, RootCertStore, ServerConfig,
     crypto::{CryptoProvider, KeyProvider},
     pki_types::{CertificateDer, PrivateKeyDer},
     server::WebPkiClientVerifier,
@@ -19,6 +19,7 @@ use tokio_rustls::rustls::{
 };
 
 use super::Crypto;
+use crate::resource::tls::CertificateIdentity;
 
 /// A certificate authority.
 pub(crate) struct Ca(pub(crate) CertifiedIssuer<'static, KeyPair>);
@@ -153,6 +154,29 @@ fn authority(name: &str) -> CertificateParams {
 }
 
 impl Issued {
+    /// The certificate with its key, as a provider publishes it.
+    pub(crate) fn identity(&self) -> CertificateIdentity {
+        CertificateIdentity::from_pem(self.pem.as_str(), self.key_pem())
+    }
+
+    /// A client that trusts an authority. It has this certificate, and those behind it, and no protocols.
+    pub(crate) fn client(
+        &self,
+        servers: &Ca,
+        others: impl IntoIterator<Item = CertificateDer<'static>>,
+    ) -> ClientConfig {
+        let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
+        let chain = std::iter::once(self.der.clone()).chain(others).collect();
+        let builder = ClientConfig::builder_with_provider(provider());
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        builder.with_root_certificates(servers.store()).with_client_auth_cert(chain, key).unwrap()
+    }
+
+    /// The key in DER (PKCS#8).
+    pub(crate) fn key_der(&self) -> Vec<u8> {
+        self.key.serialize_der()
+    }
+
     pub(crate) fn key_pem(&self) -> String {
         self.key.serialize_pem()
     }

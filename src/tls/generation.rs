@@ -16,7 +16,7 @@ use tokio_rustls::{
 };
 
 use super::{
-    material::Identity,
+    published::Identity,
     revocation::Lists,
     verifier::{NameRule, TrustRoots, Verifier},
 };
@@ -188,7 +188,7 @@ pub(super) fn chain(
 }
 
 /// Whether both are the same value, or both are none.
-fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+pub(super) fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
         (None, None) => true,

@@ -1,7 +1,6 @@
 //! Material from files, kept up to date (CH7.4 to CH7.7).
 
 use std::{
-    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -11,15 +10,13 @@ use tokio::{
     task::spawn_blocking,
     time::timeout,
 };
-use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::{
     Crypto,
-    files::{self, Content, Unusable, in_file},
-    names::CertificateNames,
+    files::{self, Content, Unusable},
+    published::{Identity, IdentityOrigin, Need, Published},
     refresh::{Change, Refresh, Trigger, is_due},
     sources::{IdentityBytes, IdentityFiles, RootsContent, Sources},
-    validity::date,
     verifier::TrustRoots,
 };
 use crate::{
@@ -47,44 +44,6 @@ pub(super) struct Material {
     published: Mutex<Published>,
     /// Is notified of rotations.
     changes: watch::Sender<()>,
-}
-
-/// The last good material, or the reason why there is none.
-#[derive(Clone)]
-pub(super) struct Published {
-    /// The client's identity.
-    pub(super) identity: Result<Arc<Identity>, Arc<str>>,
-    /// The roots that verify servers.
-    pub(super) roots: Result<Arc<TrustRoots>, Arc<str>>,
-    /// When the next readings are due; `None` is at once.
-    identity_due: Option<Instant>,
-    roots_due: Option<Instant>,
-    /// How often the material was replaced; compared by those who follow rotations.
-    pub(super) rotations: Rotations,
-}
-
-/// How often good material was replaced by other material. The first one replaces nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Rotations {
-    pub(super) identity: u64,
-    pub(super) roots: u64,
-}
-
-/// A client's certificate with its key.
-pub(super) struct Identity {
-    /// The certificate chain and its key.
-    pub(super) key: Arc<CertifiedKey>,
-    /// The end of the validity of the certificate, since 1970.
-    pub(super) not_after: Option<Duration>,
-    /// Its file, for errors.
-    pub(super) file: PathBuf,
-}
-
-/// The kind of material that a handshake needs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Need {
-    Identity,
-    Roots,
 }
 
 /// How old the material of a handshake may be.
@@ -127,16 +86,13 @@ impl Material {
         let none = |is_configured: bool, missing: &str| -> Arc<str> {
             if is_configured { "not read yet" } else { missing }.into()
         };
-        let published = Published {
-            identity: Err(none(sources.identity.is_some(), "it has no certificate_file")),
-            roots: Err(none(
+        let published = Published::none(
+            none(sources.identity.is_some(), "it has no certificate_file"),
+            none(
                 sources.roots.is_some(),
                 "it has neither a ca_certificate_file nor a spiffe_trust_bundle_map_file",
-            )),
-            identity_due: None,
-            roots_due: None,
-            rotations: Rotations::default(),
-        };
+            ),
+        );
         Self {
             roots_origin: origin.as_str().into(),
             origin: origin.into(),
@@ -222,7 +178,7 @@ impl Material {
             let read = move || reader.read();
             let reading = this.reads.read("certificate_file", &files.certificate, read).await;
             let parse = move || {
-                let change = identity.handle_reading(now(), reading, |bytes| Identity::parse(&files, bytes));
+                let change = identity.handle_reading(now(), reading, |bytes| parse_identity(&files, bytes));
                 this.log("identity", &change, identity.failure());
                 if let Some(identity) = identity.material().filter(|_| change == Change::Material) {
                     identity.warn_if_expired(&this.origin);
@@ -293,72 +249,13 @@ impl Material {
     }
 }
 
-impl Published {
-    /// Whether there is material of a kind.
-    fn has(&self, need: Need) -> bool {
-        match need {
-            Need::Identity => self.identity.is_ok(),
-            Need::Roots => self.roots.is_ok(),
-        }
-    }
-
-    /// Returns when a kind is to be read again; `None` is at once.
-    fn due(&self, need: Need) -> Option<Instant> {
-        match need {
-            Need::Identity => self.identity_due,
-            Need::Roots => self.roots_due,
-        }
-    }
-
-    /// Sets the result of a reading of the identity, and counts a rotation.
-    fn set_identity(&mut self, latest: Result<Arc<Identity>, Arc<str>>, due: Option<Instant>) {
-        // Counted, and not flagged: each follower compares with the number that it has seen, in its own time.
-        self.rotations.identity += u64::from(is_replaced(&self.identity, &latest));
-        (self.identity, self.identity_due) = (latest, due);
-    }
-
-    /// Sets the result of a reading of the roots, and counts a rotation.
-    fn set_roots(&mut self, latest: Result<Arc<TrustRoots>, Arc<str>>, due: Option<Instant>) {
-        self.rotations.roots += u64::from(is_replaced(&self.roots, &latest));
-        (self.roots, self.roots_due) = (latest, due);
-    }
-}
-
-impl Identity {
-    /// Reads a certificate with its key, which must fit.
-    fn parse(from: &IdentityFiles, bytes: &IdentityBytes) -> Result<Self, Unusable> {
-        let content = Content { path: &from.certificate, bytes: &bytes.certificate };
-        let private = Content { path: &from.key, bytes: &bytes.key };
-        let crypto = from.crypto.provider().map_err(|missing| Unusable::new(missing.to_string()))?;
-        let pair = files::identity(&content, &private, crypto)?;
-        let names = pair.cert.first().map(|leaf| CertificateNames::of(leaf));
-        let not_after = names.and_then(Result::ok).map(|names| names.not_after());
-        Ok(Self { key: Arc::new(pair), not_after, file: from.certificate.clone() })
-    }
-
-    /// The reason why servers will refuse the certificate, if it has expired.
-    pub(super) fn expired(&self, now: Duration) -> Option<String> {
-        let ago = now.checked_sub(self.not_after?).filter(|ago| !ago.is_zero())?;
-        let not_after = date(self.not_after?);
-        let why = format!(
-            "the client's certificate has expired {} s ago (not after {not_after}): replace it",
-            ago.as_secs()
-        );
-        Some(in_file("certificate_file", &self.file, &why))
-    }
-
-    /// Logs that the certificate has expired. It is used nevertheless: servers refuse it by their own clocks.
-    fn warn_if_expired(&self, origin: &str) {
-        let now = tokio_rustls::rustls::pki_types::UnixTime::now().as_secs();
-        if let Some(reason) = self.expired(Duration::from_secs(now)) {
-            tracing::warn!(origin, reason, "the client's certificate has expired");
-        }
-    }
-}
-
-/// Whether there was good material, and there is another one now.
-fn is_replaced<M>(old: &Result<Arc<M>, Arc<str>>, new: &Result<Arc<M>, Arc<str>>) -> bool {
-    matches!((old, new), (Ok(old), Ok(new)) if !Arc::ptr_eq(old, new))
+/// Reads a certificate with its key, which must fit.
+fn parse_identity(from: &IdentityFiles, bytes: &IdentityBytes) -> Result<Identity, Unusable> {
+    let content = Content { path: &from.certificate, bytes: &bytes.certificate };
+    let private = Content { path: &from.key, bytes: &bytes.key };
+    let crypto = from.crypto.provider().map_err(|missing| Unusable::new(missing.to_string()))?;
+    let pair = files::identity(&content, &private, crypto)?;
+    Ok(Identity::new(pair, IdentityOrigin::File(from.certificate.clone())))
 }
 
 /// The last good material of one kind, or the reason of the last failure.

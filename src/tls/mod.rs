@@ -1,9 +1,10 @@
-//! TLS of connections to endpoints and to management servers: certificate material from files, which is reloaded, and the
+//! TLS of connections to endpoints and to management servers: certificate material from files and plugins, which is reloaded, and the
 //! verification of servers.
 //!
 //! ```text
-//!   files ──▶ Material (Refresh: the last good content) ──┐
-//!   CRLs ───▶ Revocation ─────────────────────────────────┴─▶ ClientTls ──▶ Generation ──▶ handshake, verified by Verifier
+//!   files ───▶ Material (Refresh: the last good content) ──┐
+//!   plugins ─▶ PluginMaterial ────────────────────────────┤
+//!   CRLs ────▶ Revocation ────────────────────────────────┴─▶ ClientTls ──▶ Generation ──▶ handshake, verified by Verifier
 //! ```
 //!
 //! The [`Crypto`] of all of it is chosen by the application, the process or the features.
@@ -19,17 +20,29 @@ pub(crate) mod fixture;
 mod generation;
 mod material;
 mod names;
+#[allow(dead_code, unreachable_pub, reason = "servers use it")]
+mod peer_certificates;
 mod peer_identity;
+mod plugin;
 mod providers;
+mod published;
 mod refresh;
 pub(crate) mod revocation;
+#[cfg(test)]
+pub(crate) mod scripted;
+#[allow(dead_code, unused_imports, reason = "servers use it")]
+pub(crate) mod server;
 mod sources;
 mod spiffe;
+#[allow(dead_code, reason = "servers use it")]
+mod subject;
 mod unreadable;
 mod validity;
 mod verifier;
 mod watching;
 
+#[allow(unreachable_pub, unused_imports, reason = "servers use it")]
+pub use self::peer_certificates::PeerCertificates;
 pub(crate) use self::{
     client::{ClientTls, Connected},
     crypto::{Crypto, NoCrypto},
@@ -39,10 +52,13 @@ pub(crate) use self::{
     unreadable::{TOO_LARGE, Unreadable},
     verifier::refusal,
 };
+#[cfg(feature = "spiffe")]
+pub(crate) use self::{explain::with_causes, validity::date};
+#[cfg(any(feature = "fuzzing", feature = "spiffe"))]
+pub(crate) use self::{names::CertificateNames, spiffe::SpiffeId};
+pub use self::{peer_identity::PeerIdentity, revocation::RevocationLists};
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::{
-    names::CertificateNames,
-    spiffe::{SpiffeId, TrustBundleMap},
+    spiffe::TrustBundleMap,
     verifier::{NameRule, TrustRoots, Verifier},
 };
-pub use self::{peer_identity::PeerIdentity, revocation::RevocationLists};

@@ -14,7 +14,7 @@ use std::{
 use tokio::task::spawn_blocking;
 use tokio_rustls::rustls::pki_types::UnixTime;
 
-pub(super) use self::lists::{Chain, Lists};
+pub(super) use self::lists::{Chain, Lists, Role};
 use self::readings::Readings;
 use super::{
     material::{now, read_in_background},

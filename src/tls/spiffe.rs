@@ -67,6 +67,22 @@ impl TrustBundleMap {
         Ok(Self { domains: each.collect::<Result<_, String>>()? })
     }
 
+    /// Creates a map of the root certificates of domains, in DER. A single certificate that is not usable makes the whole map unusable.
+    pub(crate) fn of_certificates(bundles: &BTreeMap<String, Vec<Vec<u8>>>) -> Result<Self, String> {
+        let each = bundles.iter().map(|(domain, certificates)| {
+            check_domain(domain).map_err(|why| format!("trust domain {domain:?}: {why}"))?;
+            let mut roots = RootCertStore::empty();
+            for (at, certificate) in certificates.iter().enumerate() {
+                let added = roots.add(CertificateDer::from(certificate.clone()));
+                added.map_err(|e| {
+                    format!("trust domain {domain:?}, certificate {at}: it cannot be used: {e}")
+                })?;
+            }
+            Ok((domain.as_str().into(), Arc::new(roots)))
+        });
+        Ok(Self { domains: each.collect::<Result<_, String>>()? })
+    }
+
     /// The roots of a domain.
     pub(crate) fn roots(&self, domain: &str) -> Option<&Arc<RootCertStore>> {
         self.domains.get(domain)

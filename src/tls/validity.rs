@@ -42,7 +42,7 @@ pub(super) fn outside_of_validity(
 }
 
 /// Formats a time since 1970 as a date in UTC, such as `2026-11-20T19:30:00Z`.
-pub(super) fn date(since_1970: Duration) -> String {
+pub(crate) fn date(since_1970: Duration) -> String {
     let date = DateTime::from_unix_duration(since_1970);
     date.map_or_else(|_| format!("{} s after 1970", since_1970.as_secs()), |date| date.to_string())
 }

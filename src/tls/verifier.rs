@@ -15,13 +15,13 @@ use tokio_rustls::rustls::{
 
 use super::{
     names::{CertificateNames, Matchers},
-    revocation::{Chain, Lists},
+    revocation::{Chain, Lists, Role},
     spiffe::TrustBundleMap,
     validity::outside_of_validity,
 };
 use crate::resource::UpstreamTls;
 
-/// The roots that verify servers.
+/// The roots that verify peers.
 #[derive(Debug)]
 pub(crate) enum TrustRoots {
     /// The root certificates, one of which must have signed the chain.
@@ -59,9 +59,24 @@ pub(crate) struct Verifier {
     pub(crate) revocation: Option<Arc<Lists>>,
 }
 
-/// The reason why a server's certificate is refused, for errors.
+/// The reason why the certificate of a peer is refused, for errors.
 #[derive(Debug)]
 pub(crate) struct Refused(String);
+
+impl TrustRoots {
+    /// The roots of the trust domain of a certificate, or those for all peers (CH7.11).
+    pub(super) fn of(&self, names: &CertificateNames) -> Result<&RootCertStore, String> {
+        let map = match self {
+            Self::Certificates(roots) => return Ok(roots),
+            Self::Spiffe(map) => map,
+        };
+        let id = names.spiffe_id()?;
+        map.roots(id.domain()).map(AsRef::as_ref).ok_or_else(|| {
+            let known: Vec<_> = map.domains().take(MAX_SHOWN).collect();
+            format!("its trust domain is none of those of the map: {known:?}")
+        })
+    }
+}
 
 impl Verifier {
     /// Verifies a chain, of which the first is the server's own, at a time. `sent` is the server name of the handshake.
@@ -77,7 +92,9 @@ impl Verifier {
         // Read before the chain is verified, for errors and for the trust domain; nothing of it is trusted until then.
         let names = CertificateNames::of(leaf)
             .map_err(|e| Refused(format!("the server's certificate is malformed: {e}")))?;
-        let roots = self.roots_for(&names)?;
+        let roots = self.roots.of(&names).map_err(|why| {
+            Refused(format!("the server's certificate ({names}) is refused by {}: {why}", self.origin))
+        })?;
         let algorithms = self.crypto.signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms).map_err(
             |e| {
@@ -88,27 +105,11 @@ impl Verifier {
         )?;
         // CH7.17: after the chain, whose keys must have signed the lists, and before names that a revoked certificate may claim.
         if let Some(lists) = &self.revocation {
-            let checked = lists.verify(&Chain { leaf, intermediates, roots }, now, algorithms);
+            let checked =
+                lists.verify(&Chain { leaf, intermediates, roots, role: Role::Server }, now, algorithms);
             checked.map_err(|why| self.refused(&names, &format!("is refused: {why}")))?;
         }
         self.verify_names(&parsed, &names, sent)
-    }
-
-    /// The roots of the server's trust domain, or those for all servers (CH7.11).
-    fn roots_for(&self, names: &CertificateNames) -> Result<&RootCertStore, Refused> {
-        let map = match &*self.roots {
-            TrustRoots::Certificates(roots) => return Ok(roots),
-            TrustRoots::Spiffe(map) => map,
-        };
-        let origin = &self.origin;
-        let refused = |why: String| {
-            Refused(format!("the server's certificate ({names}) is refused by {origin}: {why}"))
-        };
-        let id = names.spiffe_id().map_err(refused)?;
-        map.roots(id.domain()).map(AsRef::as_ref).ok_or_else(|| {
-            let known: Vec<_> = map.domains().take(MAX_SHOWN).collect();
-            refused(format!("its trust domain is none of those of the map: {known:?}"))
-        })
     }
 
     /// Verifies the names of a certificate whose chain is trusted.
@@ -190,6 +191,13 @@ impl fmt::Debug for Verifier {
     }
 }
 
+impl Refused {
+    /// Creates a reason.
+    pub(super) fn new(reason: String) -> Self {
+        Self(reason)
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -198,7 +206,7 @@ impl fmt::Display for Refused {
 
 impl error::Error for Refused {}
 
-/// The reason why a handshake has failed, if it is that a [`Verifier`] has refused the server. The text of rustls' own error
+/// The reason why a handshake has failed, if it is that a verifier of ours has refused the peer. The text of rustls' own error
 /// is not for readers.
 pub(crate) fn refusal(error: &io::Error) -> Option<&Refused> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;

@@ -22,7 +22,7 @@ use crate::{
     },
     channel::error::ChannelError,
     client::ClientBuilder,
-    config::{Bootstrap, Target, TlsConfig},
+    config::{Target, TlsConfig},
     dial::{MaybeTlsStream, Socket},
     tls::{
         ClientTls, Connected, Crypto, PeerIdentity, ProviderRotations, Providers, Revocation,
@@ -193,14 +193,13 @@ impl SharedTls {
         }
         // TLS without channels is kept for later ones, with its material, but not beside more and more of other cryptography.
         known.retain(|shared| Arc::strong_count(shared) > 1);
-        let new = Arc::new(Self::new(client.bootstrap(), crypto.clone()));
+        let new = Arc::new(Self::new(client.certificate_providers(crypto)));
         known.push(new.clone());
         new
     }
 
     /// Creates TLS without I/O: providers read their files once a connection needs them.
-    fn new(bootstrap: &Bootstrap, crypto: Crypto) -> Self {
-        let providers = Providers::new(bootstrap, crypto);
+    fn new(providers: Arc<Providers>) -> Self {
         Self { providers, in_use: Mutex::default(), revocations: Mutex::default() }
     }
 

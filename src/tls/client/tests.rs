@@ -21,6 +21,7 @@ use super::*;
 use crate::{
     config::{Bootstrap, CertificateProvider, DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, Server},
     resource::{
+        Registry,
         matcher::{StringMatcher, StringPattern},
         tls::{ProviderInstance, SanMatcher},
     },
@@ -65,7 +66,7 @@ impl World {
             folder,
             servers,
             clients,
-            providers: Providers::new(&builder.build().unwrap(), fixture::crypto()),
+            providers: Providers::new(&builder.build().unwrap(), &Registry::new(), fixture::crypto()),
         }
     }
 

@@ -7,10 +7,7 @@ use futures_util::FutureExt;
 use super::*;
 use crate::{
     config::Server,
-    tls::{
-        fixture::{self, Ca, Folder, dns},
-        material::{Freshness, Need},
-    },
+    tls::fixture::{self, Ca, Folder, dns},
 };
 
 fn providers(all: &[(&str, CertificateProvider)]) -> Arc<Providers> {
@@ -18,7 +15,7 @@ fn providers(all: &[(&str, CertificateProvider)]) -> Arc<Providers> {
     let builder = all
         .iter()
         .fold(builder, |builder, (name, provider)| builder.certificate_provider(*name, provider.clone()));
-    Providers::new(&builder.build().unwrap(), fixture::crypto())
+    Providers::new(&builder.build().unwrap(), &Registry::new(), fixture::crypto())
 }
 
 #[test]
@@ -27,7 +24,7 @@ fn ch7_4_instances_of_equal_configuration_are_one() {
     let providers = providers(&[("a", files("x")), ("b", files("x")), ("c", files("y"))]);
     let of = |name: &str| providers.instance(name).unwrap();
     assert!(Arc::ptr_eq(of("a"), of("b")) && !Arc::ptr_eq(of("a"), of("c")));
-    assert_eq!(of("a").material().origin(), "certificate provider instance \"a\", \"b\"");
+    assert_eq!(of("a").origin(), "certificate provider instance \"a\", \"b\"");
 }
 
 #[test]
@@ -38,8 +35,8 @@ fn ch7_4_an_instance_that_is_not_usable_is_an_error_with_its_name() {
     let error = |name: &str| providers.instance(name).err().unwrap();
     assert_eq!(
         error("a"),
-        "certificate provider instance \"a\": its plugin \"vault\" provides no certificates to channels, only \
-         `file_watcher` does"
+        "certificate provider instance \"a\": its plugin \"vault\" provides no certificates: it is neither `file_watcher` nor \
+         added by `Registry::with_certificate_plugin`"
     );
     assert_eq!(error("b"), "certificate provider instance \"b\": the bootstrap has none of this name");
 }
@@ -52,11 +49,11 @@ async fn ch7_4_ch7_5_an_instance_is_kept_up_to_date_from_its_first_user_to_its_l
     let files = CertificateProvider::FileWatcher(FileWatcherConfig::identity(certificate, key));
     let providers = providers(&[("a", files)]);
     let provider = providers.instance("a").unwrap();
-    let leaf = || provider.material().published().identity.ok().map(|identity| identity.key.cert[0].clone());
+    let leaf = || provider.published().identity.ok().map(|identity| identity.key.cert[0].clone());
     assert_eq!(leaf(), None, "nothing is read before there is a user");
     let (first, second) = (provider.watch(), provider.watch());
     assert!(Arc::ptr_eq(&first, &second));
-    provider.material().for_handshake(Need::Identity, Freshness::Watched).await;
+    provider.for_handshake(Need::Identity).await;
     assert_eq!(leaf(), Some(generations[0].der.clone()));
     folder.write_identity(&generations[1]);
     drop(first);

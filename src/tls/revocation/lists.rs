@@ -37,11 +37,19 @@ pub(crate) struct Lists {
 /// Lists with their files, by the name of the issuer in DER.
 type ByIssuer = BTreeMap<Box<[u8]>, Vec<(PathBuf, Arc<List>)>>;
 
-/// The certificates that a server has sent, and the roots that one of them must be signed by.
+/// The role of a peer, for which its certificate is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Server,
+    Client,
+}
+
+/// The certificates that a peer has sent, and the roots that one of them must be signed by.
 pub(crate) struct Chain<'a> {
     pub(crate) leaf: &'a CertificateDer<'a>,
     pub(crate) intermediates: &'a [CertificateDer<'a>],
     pub(crate) roots: &'a RootCertStore,
+    pub(crate) role: Role,
 }
 
 /// A certificate of a chain, with its issuer.
@@ -97,9 +105,12 @@ impl Lists {
                 webpki::Error::CertRevoked
             })
         };
-        let Chain { leaf, intermediates, roots } = *chain;
+        let Chain { leaf, intermediates, roots, role } = *chain;
         let leaf = EndEntityCert::try_from(leaf).map_err(|e| format!("{e:?}"))?;
-        let usage = KeyUsage::server_auth();
+        let usage = match role {
+            Role::Server => KeyUsage::server_auth(),
+            Role::Client => KeyUsage::client_auth(),
+        };
         // webpki tries other paths to a root when a check refuses one, so the first reason is kept for the error.
         let verified =
             leaf.verify_for_usage(algorithms, &roots.roots, intermediates, now, usage, None, Some(&check));

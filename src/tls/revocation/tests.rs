@@ -60,7 +60,8 @@ impl World {
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let (intermediates, roots) = ([self.authority.0.der().clone()], self.root.store());
         let algorithms = fixture::provider().signature_verification_algorithms.all;
-        let chain = Chain { leaf: &self.server, intermediates: &intermediates, roots: &roots };
+        let chain =
+            Chain { leaf: &self.server, intermediates: &intermediates, roots: &roots, role: Role::Server };
         lists.verify(&chain, now, algorithms)
     }
 

@@ -5,6 +5,7 @@ pub(crate) mod backend;
 mod builders;
 mod calls;
 mod cases;
+mod certificate_plugins;
 mod changes;
 mod channelz;
 mod endpoints;

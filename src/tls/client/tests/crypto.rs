@@ -17,7 +17,7 @@ impl World {
         };
         let builder = Bootstrap::builder().server(Server::new("localhost:1").insecure());
         let builder = builder.certificate_provider("both", CertificateProvider::FileWatcher(both));
-        world.providers = Providers::new(&builder.build().unwrap(), crypto);
+        world.providers = Providers::new(&builder.build().unwrap(), &Registry::new(), crypto);
         world
     }
 
