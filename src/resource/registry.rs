@@ -9,7 +9,10 @@ use super::http_filter::ClientFilter;
 use super::{
     Context, Invalid,
     extension::{Custom, Extension, Payload},
-    http_filter::{FilterType, HttpFilterExtension},
+    http_filter::{
+        FilterType, HttpFilterExtension,
+        rbac::{AuditLoggerExtension, CustomAuditLogger},
+    },
     load_balancing::{self, EndpointPolicy, ParsePolicy},
 };
 
@@ -26,7 +29,7 @@ pub struct Registry {
     /// HTTP filters.
     http_filters: Extensions<FilterType>,
     /// Loggers of authorization.
-    audit_loggers: Extensions<Parse>,
+    audit_loggers: Extensions<ParseAuditLogger>,
     /// Types of metadata.
     metadata: Extensions<Parse>,
     /// Certificate providers.
@@ -49,6 +52,9 @@ struct Entry<P> {
 
 /// The parser of a kind of extension whose configurations are all [`Custom`].
 pub(super) type Parse = fn(Payload, &Context<'_>) -> Result<Custom, Invalid>;
+
+/// The parser of an audit logger.
+type ParseAuditLogger = fn(Payload, &Context<'_>) -> Result<CustomAuditLogger, Invalid>;
 
 impl Registry {
     /// A registry without extensions.
@@ -99,8 +105,8 @@ impl Registry {
 
     /// Adds a type of audit logger for the rules of RBAC filters (A59).
     #[must_use]
-    pub fn with_audit_logger<T: Extension>(mut self) -> Self {
-        self.audit_loggers.add::<T>(Custom::parse::<T>);
+    pub fn with_audit_logger<T: AuditLoggerExtension>(mut self) -> Self {
+        self.audit_loggers.add::<T>(CustomAuditLogger::parse::<T>);
         self
     }
 
@@ -144,7 +150,7 @@ impl Registry {
     }
 
     /// The audit loggers of the application.
-    pub(super) fn audit_loggers(&self) -> &Extensions<Parse> {
+    pub(super) fn audit_loggers(&self) -> &Extensions<ParseAuditLogger> {
         &self.audit_loggers
     }
 
