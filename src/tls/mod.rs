@@ -20,16 +20,22 @@ mod generation;
 mod material;
 mod names;
 mod peer_identity;
+#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
+mod peer_names;
 mod providers;
 mod refresh;
 pub(crate) mod revocation;
 mod sources;
 mod spiffe;
+#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
+mod subject;
 mod unreadable;
 mod validity;
 mod verifier;
 mod watching;
 
+#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
+pub(crate) use self::peer_names::names_of_peer;
 pub(crate) use self::{
     client::{ClientTls, Connected},
     crypto::{Crypto, NoCrypto},
