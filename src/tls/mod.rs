@@ -25,10 +25,10 @@ mod peer_names;
 mod providers;
 mod refresh;
 pub(crate) mod revocation;
+#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
+mod rfc_2253;
 mod sources;
 mod spiffe;
-#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
-mod subject;
 mod unreadable;
 mod validity;
 mod verifier;

@@ -5,7 +5,7 @@ use x509_cert::{
     der::Decode,
 };
 
-use super::{names::CertificateNames, subject};
+use super::{names::CertificateNames, rfc_2253};
 use crate::resource::{http_filter::rbac::TlsFacts, tls::SanType};
 
 /// Reads the names of a certificate in DER that authorization depends on (SV9.14).
@@ -16,5 +16,5 @@ pub(crate) fn names_of_peer(certificate: &[u8]) -> Result<TlsFacts, String> {
     Ok(TlsFacts::new()
         .with_uri_sans(of(SanType::Uri))
         .with_dns_sans(of(SanType::Dns))
-        .with_subject(subject::rfc_2253(parsed.tbs_certificate().subject())))
+        .with_subject(rfc_2253::text(parsed.tbs_certificate().subject())))
 }

@@ -12,7 +12,7 @@ use x509_cert::{
 };
 
 /// The text form of a name: the most specific part first, as in `CN=cart,O=Shop`.
-pub(crate) fn rfc_2253(name: &Name) -> String {
+pub(super) fn text(name: &Name) -> String {
     let mut text = String::new();
     // The encoding begins with the least specific part.
     let parts: Vec<_> = name.as_ref().iter().collect();

@@ -62,16 +62,16 @@ const OTHERS: [(&str, &str); 3] = [
     ("300c310a300806035504030c01ff", "CN=#0c01ff"),
 ];
 
-fn text(encoding: &str) -> String {
+fn text_of(encoding: &str) -> String {
     let digits = |at: usize| u8::from_str_radix(&encoding[at..at + 2], 16).unwrap();
     let der: Vec<_> = (0..encoding.len()).step_by(2).map(digits).collect();
-    rfc_2253(&Name::from_der(&der).unwrap())
+    text(&Name::from_der(&der).unwrap())
 }
 
 #[test]
 fn sv9_16_subjects_are_written_byte_for_byte_as_in_java() {
     for (encoding, expected) in OF_JAVA.iter().chain(&OTHERS) {
-        assert_eq!(text(encoding), *expected, "{encoding}");
+        assert_eq!(text_of(encoding), *expected, "{encoding}");
     }
 }
 
@@ -108,7 +108,7 @@ fn sv9_16_sv13_4_texts_can_be_read_again() {
         let tlv = |tag: u8, content: &[u8]| [&[tag, content.len() as u8], content].concat();
         let of_cn = tlv(0x31, &tlv(0x30, &[0x06, 0x03, 0x55, 0x04, 0x03, 0x0c, 0x01, b'c']));
         let name = tlv(0x30, &[tlv(0x31, &tlv(0x30, &attribute)), of_cn].concat());
-        let text = rfc_2253(&Name::from_der(&name).unwrap());
+        let text = text(&Name::from_der(&name).unwrap());
         let expected = [("CN".to_owned(), "c".to_owned()), ("O".to_owned(), value)];
         assert_eq!(read(&text), expected, "{text:?}");
     }
