@@ -15,7 +15,7 @@
 # No ids: what stands in `backticks` or in a fenced block, what is part of a longer word, a number with a fraction, a path or a
 # link, the xDS proposals (TP1), and the words listed as $word below. So a word that only looks like an id is written in backticks.
 #
-# A function has its ids in front, in lower case, with underscores for other characters: b1_8_, ch3_16_, lr2_4_, a27_7_, c5_, or several of
+# A function has its ids in front, in lower case, with underscores for other characters: b1_8_, ch3_16_, lr2_4_, sv9_1_, a27_7_, c5_, or several of
 # them, x12_x13_. Code and text literals are not looked at.
 set -euo pipefail
 [ -f src/lib.rs ] || { echo "no src/lib.rs here" >&2; exit 1; }

@@ -88,6 +88,8 @@
 //! | [`name`] | | names of resources: old-style and `xdstp://` |
 //! | [`error`] | | the errors of watches and resolutions |
 //! | [`transport`](transport/index.html) | `client` | connections to management servers, credentials, and the trait for transports of your own |
+//! | [`rbac`](rbac/index.html) | `rbac` | decisions about requests by RBAC policies, with their audit |
+//! | [`authorization`](authorization/index.html) | `rbac` | RBAC for tower services (with `tower`); the audit log on the standard output |
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
 //! | [`channelz`](channelz/index.html) | `channelz` | the channels of the process, for tools such as `grpcdebug` |
@@ -110,6 +112,7 @@
 //! | `balance` | no | load balancing without a transport; needs neither tokio nor http |
 //! | `channel` | no | calls to a target, over HTTP/2; enables `balance` |
 //! | `grpc` | no | channels for the clients of the crate `grpc` 0.9: unstable, and exempt from semantic versioning; enables `channel` |
+//! | `rbac` | no | authorization by RBAC policies without a server; with `tower` a layer for services |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
 //! | `channelz` | no | the service channelz on tonic; enables `channel` |
@@ -217,6 +220,9 @@ mod test_log;
 mod tls;
 mod wire;
 
+#[cfg(feature = "rbac")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a clock and threads")]
+pub mod authorization;
 #[cfg(any(test, feature = "balance", feature = "fuzzing"))]
 #[cfg_attr(
     not(test),
@@ -275,6 +281,12 @@ pub mod orca;
 mod pb;
 #[cfg(feature = "unstable-pb")]
 pub mod pb;
+#[cfg(feature = "rbac")]
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+pub mod rbac;
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
@@ -366,6 +378,11 @@ struct Balance;
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../docs/LOAD_REPORTS.md")]
 struct LoadReports;
+
+/// The examples of the document, compiled and run.
+#[cfg(all(doctest, feature = "rbac", feature = "tower", feature = "json"))]
+#[doc = include_str!("../docs/RBAC.md")]
+struct RbacDocument;
 
 /// The examples of the document, compiled and run.
 #[cfg(all(doctest, feature = "channel", feature = "test-util"))]

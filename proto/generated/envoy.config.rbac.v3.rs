@@ -102,7 +102,7 @@ pub struct Policy {
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Permission {
-    #[prost(oneof = "permission::Rule", tags = "1, 2, 3, 4, 10, 5, 6, 7, 8, 9")]
+    #[prost(oneof = "permission::Rule", tags = "1, 2, 3, 4, 10, 5, 6, 11, 7, 8, 9")]
     pub rule: ::core::option::Option<permission::Rule>,
 }
 /// Nested message and enum types in `Permission`.
@@ -128,6 +128,8 @@ pub mod permission {
         DestinationIp(super::super::super::core::v3::CidrRange),
         #[prost(uint32, tag = "6")]
         DestinationPort(u32),
+        #[prost(message, tag = "11")]
+        DestinationPortRange(super::super::super::super::r#type::v3::Int32Range),
         #[prost(message, tag = "7")]
         Metadata(super::super::super::super::r#type::matcher::v3::MetadataMatcher),
         #[prost(message, tag = "8")]

@@ -3,6 +3,8 @@
 pub struct Rbac {
     #[prost(message, optional, tag = "1")]
     pub rules: ::core::option::Option<super::super::super::super::super::config::rbac::v3::Rbac>,
+    #[prost(message, optional, tag = "4")]
+    pub matcher: ::core::option::Option<super::super::super::super::super::super::xds::r#type::matcher::v3::Matcher>,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RbacPerRoute {

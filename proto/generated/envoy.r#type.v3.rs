@@ -60,6 +60,13 @@ pub struct Int64Range {
     pub end: i64,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Int32Range {
+    #[prost(int32, tag = "1")]
+    pub start: i32,
+    #[prost(int32, tag = "2")]
+    pub end: i32,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HttpStatus {
     #[prost(enumeration = "StatusCode", tag = "1")]
     pub code: i32,

@@ -287,6 +287,11 @@ pub mod xds {
         }
     }
     pub mod r#type {
+        pub mod matcher {
+            pub mod v3 {
+                include!("xds.r#type.matcher.v3.rs");
+            }
+        }
         pub mod v3 {
             include!("xds.r#type.v3.rs");
         }

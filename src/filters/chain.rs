@@ -2,9 +2,13 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
+#[cfg(feature = "rbac")]
+use super::shared_rbacs::SharedRbacs;
 use super::{Filter, instances::Instances, made_filter::MadeFilters};
 #[cfg(feature = "channel")]
 use super::{Handler, Hooks};
+#[cfg(feature = "rbac")]
+use crate::resource::http_filter::rbac::AuditLogger;
 use crate::resource::http_filter::{EffectiveFilter, FilterOverride, HttpFilter, OverrideSetting};
 
 /// The filters that handle requests on a route to a cluster, in the order of the listener; never empty.
@@ -45,6 +49,9 @@ pub(super) struct Compiling<'a> {
     pub(super) instances: Instances,
     /// Filters of the application that were made for earlier routes.
     pub(super) made: MadeFilters<'a>,
+    /// What compiles the filters of a server; `None` for those of a client.
+    #[cfg(feature = "rbac")]
+    pub(super) server: Option<SharedRbacs<'a>>,
 }
 
 /// The result of compiling a filter of the listener for a route.
@@ -93,6 +100,15 @@ impl<'a> ChainCompiler<'a> {
     pub(crate) fn new(filters: &'a [HttpFilter], host: &'a [FilterOverride]) -> Self {
         let (compiling, unexecuted) = (Compiling::default(), BTreeSet::new());
         Self { filters, host, shared: [None, None], compiling, unexecuted }
+    }
+
+    /// Has filters that are executed on servers alone compiled, too. `stdout` is the audit logger to the standard output (A59).
+    #[cfg(feature = "rbac")]
+    #[cfg_attr(not(test), allow(dead_code, reason = "servers have chains with it"))]
+    #[must_use]
+    pub(crate) fn for_server(mut self, stdout: &'a Arc<dyn AuditLogger>) -> Self {
+        self.compiling.server = Some(SharedRbacs::new(stdout));
+        self
     }
 
     /// Sets the instances of the generation before, which keep their state (CH5.4). Instances of filters that are no longer

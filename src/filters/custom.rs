@@ -29,7 +29,7 @@ impl CustomCallFilter {
         let EffectiveFilter::Custom { filter: config, setting } = effective else {
             return Compiled::Unknown;
         };
-        let Compiling { instances, made } = compiling;
+        let Compiling { instances, made, .. } = compiling;
         match made.of(site.filter, config, setting, instances) {
             Some(made) => Compiled::Filter(Self(made)),
             None => Compiled::Unknown,

@@ -1,13 +1,13 @@
 //! The enums over all filters, which pass each hook on to the filter. Streams run filters without a virtual call.
 
 /// Generates [`Filter`](super::Filter), the slots of filters in the state of a stream, and the hooks of both, from a list of the
-/// filters.
+/// filters. A filter may be compiled with a feature alone.
 macro_rules! filters {
-    ($($(#[$doc:meta])* $name:ident($module:ident::$filter:ident),)+) => {
+    ($($(#[doc = $doc:literal])* $(#[cfg($cfg:meta)])? $name:ident($module:ident::$filter:ident),)+) => {
         /// A filter with its effective configuration.
         #[derive(Debug, Clone, PartialEq)]
         pub(crate) enum Filter {
-            $($(#[$doc])* $name($module::$filter),)+
+            $($(#[doc = $doc])* $(#[cfg($cfg)])? $name($module::$filter),)+
         }
 
         /// What a filter keeps for a stream.
@@ -17,13 +17,14 @@ macro_rules! filters {
             /// No filter has used the slot.
             #[default]
             Unused,
-            $($name(Option<<$module::$filter as StreamFilter>::State>),)+
+            $($(#[cfg($cfg)])? $name(Option<<$module::$filter as StreamFilter>::State>),)+
         }
 
         #[cfg(feature = "channel")]
         impl Slot {
             // The slot is that of one filter, or of all filters without a state, which take it over from each other.
             $(
+                $(#[cfg($cfg)])?
                 /// The state of a filter of this type; never `None`.
                 fn $module(&mut self) -> Option<&mut Option<<$module::$filter as StreamFilter>::State>> {
                     if !matches!(self, Self::$name(_)) {
@@ -41,7 +42,7 @@ macro_rules! filters {
                 site: &FilterSite<'a, '_>,
                 compiling: &mut Compiling<'a>,
             ) -> Compiled<Self> {
-                $(match $module::$filter::compile(effective, site, compiling) {
+                $($(#[cfg($cfg)])? match $module::$filter::compile(effective, site, compiling) {
                     Compiled::Unknown => {}
                     Compiled::WithoutEffect => return Compiled::WithoutEffect,
                     Compiled::Filter(filter) => return Compiled::Filter(Self::$name(filter)),
@@ -55,21 +56,21 @@ macro_rules! filters {
             /// Whether the filter needs a slot.
             fn has_state(&self) -> bool {
                 match self {
-                    $(Self::$name(_) => size_of::<<$module::$filter as StreamFilter>::State>() > 0,)+
+                    $($(#[cfg($cfg)])? Self::$name(_) => size_of::<<$module::$filter as StreamFilter>::State>() > 0,)+
                 }
             }
 
             /// See [`StreamFilter::hooks`].
             fn hooks(&self) -> Hooks {
                 match self {
-                    $(Self::$name(filter) => filter.hooks(),)+
+                    $($(#[cfg($cfg)])? Self::$name(filter) => filter.hooks(),)+
                 }
             }
 
             /// See [`StreamFilter::on_request`].
             fn on_request<'a>(&'a self, slot: &'a mut Slot, request: &'a mut FilterRequest<'_>) -> Decision<'a> {
                 match self {
-                    $(Self::$name(filter) => match slot.$module() {
+                    $($(#[cfg($cfg)])? Self::$name(filter) => match slot.$module() {
                         Some(state) => filter.on_request(state, request),
                         None => Decision::Continue,
                     })+
@@ -79,7 +80,7 @@ macro_rules! filters {
             /// See [`StreamFilter::has_credentials`].
             fn has_credentials(&self, slot: &mut Slot) -> bool {
                 match self {
-                    $(Self::$name(filter) => {
+                    $($(#[cfg($cfg)])? Self::$name(filter) => {
                         slot.$module().is_some_and(|state| filter.has_credentials(state.as_ref()))
                     })+
                 }
@@ -88,7 +89,7 @@ macro_rules! filters {
             /// See [`StreamFilter::credentials`].
             fn credentials<'a>(&'a self, slot: &'a mut Slot, attempt: FilterAttempt<'a>) -> Decision<'a> {
                 match self {
-                    $(Self::$name(filter) => match slot.$module() {
+                    $($(#[cfg($cfg)])? Self::$name(filter) => match slot.$module() {
                         Some(state) => filter.credentials(state, attempt),
                         None => Decision::Continue,
                     })+
@@ -98,7 +99,7 @@ macro_rules! filters {
             /// See [`StreamFilter::on_attempt_response`].
             fn on_attempt_response(&self, slot: &mut Slot, response: &mut AttemptResponse<'_>) {
                 match self {
-                    $(Self::$name(filter) => {
+                    $($(#[cfg($cfg)])? Self::$name(filter) => {
                         if let Some(state) = slot.$module() {
                             filter.on_attempt_response(state, response);
                         }
@@ -109,7 +110,7 @@ macro_rules! filters {
             /// See [`StreamFilter::on_response`].
             fn on_response(&self, slot: &mut Slot, headers: &mut HeaderMap) {
                 match self {
-                    $(Self::$name(filter) => {
+                    $($(#[cfg($cfg)])? Self::$name(filter) => {
                         if let Some(state) = slot.$module() {
                             filter.on_response(state, headers);
                         }
@@ -120,7 +121,7 @@ macro_rules! filters {
             /// See [`StreamFilter::on_trailers`].
             fn on_trailers(&self, slot: &mut Slot, trailers: &mut HeaderMap) {
                 match self {
-                    $(Self::$name(filter) => {
+                    $($(#[cfg($cfg)])? Self::$name(filter) => {
                         if let Some(state) = slot.$module() {
                             filter.on_trailers(state, trailers);
                         }
@@ -131,14 +132,14 @@ macro_rules! filters {
             /// See [`StreamFilter::handler`].
             fn handler(&self) -> Option<Handler<'_>> {
                 match self {
-                    $(Self::$name(filter) => filter.handler(),)+
+                    $($(#[cfg($cfg)])? Self::$name(filter) => filter.handler(),)+
                 }
             }
 
             /// See [`StreamFilter::add_credential`].
             fn add_credential(&self, slot: &mut Slot, name: HeaderName, value: HeaderValue) {
                 match self {
-                    $(Self::$name(filter) => {
+                    $($(#[cfg($cfg)])? Self::$name(filter) => {
                         if let Some(state) = slot.$module() {
                             filter.add_credential(state, name, value);
                         }

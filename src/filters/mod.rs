@@ -15,7 +15,11 @@ mod gcp_authn;
 mod header_mutation;
 mod instances;
 mod made_filter;
+#[cfg(feature = "rbac")]
+mod rbac;
 mod session;
+#[cfg(feature = "rbac")]
+mod shared_rbacs;
 #[cfg(feature = "channel")]
 mod stream;
 #[cfg(feature = "channel")]
@@ -27,6 +31,9 @@ mod visible;
 #[cfg(feature = "channel")]
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+#[cfg(feature = "channel")]
+#[allow(unused_imports, reason = "servers have requests with it")]
+pub(crate) use self::stream_filter::Downstream;
 pub(crate) use self::{
     chain::{ChainCompiler, FilterChain},
     instances::Instances,
@@ -59,6 +66,9 @@ filters! {
     GcpAuthn(gcp_authn::GcpAuthnFilter),
     /// Changes headers of requests and responses.
     HeaderMutation(header_mutation::HeaderMutationFilter),
+    /// Allows or denies requests (A41), on servers.
+    #[cfg(feature = "rbac")]
+    Rbac(rbac::RbacFilter),
     /// A filter of the application.
     Custom(custom::CustomCallFilter),
 }

@@ -29,7 +29,10 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::token::{Token, TokenError};
 use crate::{
     error::Code,
-    resource::{Cluster, http_filter::CallFilter},
+    resource::{
+        Cluster,
+        http_filter::{CallFilter, rbac::ConnectionFacts},
+    },
 };
 
 /// A filter with its effective configuration for a route, which all its streams share.
@@ -141,6 +144,8 @@ pub(crate) struct FilterRequest<'a> {
     pub(crate) headers: &'a mut HeaderMap,
     /// Where the request goes; `None` on a server.
     pub(crate) upstream: Option<&'a mut (dyn Upstream + 'a)>,
+    /// Where the request comes from; `None` on a client.
+    pub(crate) downstream: Option<&'a Downstream<'a>>,
     pub(crate) random: &'a mut fastrand::Rng,
     /// The clocks and the I/O of the side that runs the filters.
     pub(crate) callbacks: &'a Arc<dyn FilterCallbacks>,
@@ -161,6 +166,17 @@ pub(crate) struct AttemptResponse<'a> {
     /// All addresses of the endpoint, as session cookies have them; `None` unless a filter has [set](Upstream::override_host) the
     /// endpoint of the stream.
     pub(crate) endpoint: Option<&'a str>,
+}
+
+/// Where a server has the request of a stream from.
+#[allow(dead_code, reason = "servers construct it, and RBAC reads it")]
+pub(crate) struct Downstream<'a> {
+    pub(crate) method: &'a str,
+    /// The path as it was received, with the query.
+    pub(crate) path_and_query: &'a str,
+    /// `:authority`, or else the header `host`.
+    pub(crate) authority: Option<&'a str>,
+    pub(crate) connection: &'a ConnectionFacts,
 }
 
 /// Where a client sends the request of a stream.

@@ -16,6 +16,7 @@ use crate::{
     tls::{
         CertificateNames, Crypto, NameRule, SpiffeId, TrustBundleMap, TrustRoots, Verifier,
         files::{self, Content},
+        names_of_peer,
     },
 };
 
@@ -37,6 +38,8 @@ pub fn read_certificate(certificate: &[u8]) -> Option<Vec<(SanType, String)>> {
     assert!(refused.starts_with("the server's certificate"), "{refused}");
     let names = reasoned(CertificateNames::of(certificate))?;
     assert!(!names.to_string().is_empty());
+    // A certificate whose names can be read has a subject that can be written.
+    names_of_peer(certificate).expect("a subject");
     Some(names.iter().map(|(san_type, name)| (san_type, name.to_owned())).collect())
 }
 

@@ -11,7 +11,10 @@ use super::tls::certificate_provider::{self, CertificateProviderPlugin, StartPlu
 use super::{
     Context, Invalid,
     extension::{Custom, Extension, Payload},
-    http_filter::{FilterType, HttpFilterExtension},
+    http_filter::{
+        FilterType, HttpFilterExtension,
+        rbac::{AuditLoggerExtension, CustomAuditLogger},
+    },
     load_balancing::{self, EndpointPolicy, ParsePolicy},
 };
 
@@ -28,7 +31,7 @@ pub struct Registry {
     /// HTTP filters.
     http_filters: Extensions<FilterType>,
     /// Loggers of authorization.
-    audit_loggers: Extensions<Parse>,
+    audit_loggers: Extensions<ParseAuditLogger>,
     /// Types of metadata.
     metadata: Extensions<Parse>,
     /// Certificate providers.
@@ -54,6 +57,9 @@ struct Entry<P> {
 
 /// The parser of a kind of extension whose configurations are all [`Custom`].
 pub(super) type Parse = fn(Payload, &Context<'_>) -> Result<Custom, Invalid>;
+
+/// The parser of an audit logger.
+type ParseAuditLogger = fn(Payload, &Context<'_>) -> Result<CustomAuditLogger, Invalid>;
 
 impl Registry {
     /// A registry without extensions.
@@ -106,8 +112,8 @@ impl Registry {
 
     /// Adds a type of audit logger for the rules of RBAC filters (A59).
     #[must_use]
-    pub fn with_audit_logger<T: Extension>(mut self) -> Self {
-        self.audit_loggers.add::<T>(Custom::parse::<T>);
+    pub fn with_audit_logger<T: AuditLoggerExtension>(mut self) -> Self {
+        self.audit_loggers.add::<T>(CustomAuditLogger::parse::<T>);
         self
     }
 
@@ -166,7 +172,7 @@ impl Registry {
     }
 
     /// The audit loggers of the application.
-    pub(super) fn audit_loggers(&self) -> &Extensions<Parse> {
+    pub(super) fn audit_loggers(&self) -> &Extensions<ParseAuditLogger> {
         &self.audit_loggers
     }
 

@@ -24,6 +24,8 @@ mod names;
 mod peer_certificates;
 mod peer_identity;
 mod plugin;
+#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
+mod peer_names;
 mod providers;
 mod published;
 mod refresh;
@@ -32,6 +34,8 @@ pub(crate) mod revocation;
 pub(crate) mod scripted;
 #[allow(dead_code, unused_imports, reason = "servers use it")]
 pub(crate) mod server;
+#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
+mod rfc_2253;
 mod sources;
 mod spiffe;
 #[allow(dead_code, reason = "servers use it")]
@@ -43,6 +47,8 @@ mod watching;
 
 #[allow(unreachable_pub, unused_imports, reason = "servers use it")]
 pub use self::peer_certificates::PeerCertificates;
+#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
+pub(crate) use self::peer_names::names_of_peer;
 pub(crate) use self::{
     client::{ClientTls, Connected},
     crypto::{Crypto, NoCrypto},

@@ -182,7 +182,8 @@ impl Envoy {
         Self::start_with(&bootstrap).await
     }
 
-    async fn start_with(bootstrap: &Value) -> Self {
+    /// Starts one with a bootstrap.
+    pub(crate) async fn start_with(bootstrap: &Value) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
         let path = folder.path().join("envoy.json");
         fs::write(&path, bootstrap.to_string()).expect("the folder can be written");

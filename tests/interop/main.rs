@@ -23,6 +23,7 @@ mod peer;
 mod process;
 #[path = "../it/common/raw.rs"]
 mod raw;
+mod rbac;
 mod regexes;
 mod relay;
 mod rewatch;

@@ -98,7 +98,9 @@ impl<'a, 'c> FilterRun<'a, 'c> {
                 return Passed { filters: index, next: Step::Handle };
             }
             let upstream = self.routed.as_mut().map(|routed| -> &mut dyn Upstream { routed });
-            let mut request = FilterRequest { path, headers, upstream, random: &mut random, callbacks };
+            let downstream = None;
+            let mut request =
+                FilterRequest { path, headers, upstream, downstream, random: &mut random, callbacks };
             let decision = self.filters.on_request(index, &mut request);
             if let Decision::Wait(_) = &decision {
                 // The call does not wait for an endpoint meanwhile, so that it is none of the calls that are queued.

@@ -1,8 +1,9 @@
-//! The loggers of decisions (A59).
+//! The audit loggers of decisions (A59).
 
 use prost::Message;
 use serde::Serialize;
 
+use super::audit_logger::CustomAuditLogger;
 use crate::{
     pb::envoy::{
         config::rbac::v3::rbac::{
@@ -11,7 +12,7 @@ use crate::{
         },
         extensions::rbac::audit_loggers::stream::v3::StdoutAuditLog,
     },
-    resource::{Context, Custom, Invalid, Payload, parts},
+    resource::{Context, Invalid, Payload, parts},
 };
 
 /// The loggers of the decisions of [`RbacRules`](super::RbacRules), and which decisions are logged.
@@ -21,7 +22,7 @@ pub struct AuditLogging {
     /// The logged decisions; none by default.
     pub condition: AuditCondition,
     /// The loggers. Optional ones of unknown types are left out.
-    pub loggers: Box<[AuditLogger]>,
+    pub loggers: Box<[AuditLoggerConfig]>,
 }
 
 /// Which decisions are logged.
@@ -39,26 +40,27 @@ pub enum AuditCondition {
     OnDenyAndAllow,
 }
 
-/// A logger of decisions.
+/// The configuration of an audit logger.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct AuditLogger {
+pub struct AuditLoggerConfig {
     /// Its name, for people.
     pub name: Box<str>,
-    /// What it does.
-    pub config: AuditLoggerConfig,
+    /// The type of the logger, with its settings.
+    #[serde(rename = "config")]
+    pub kind: AuditLoggerKind,
 }
 
-/// What an [`AuditLogger`] does with decisions.
+/// The type of an audit logger; see [`AuditLoggerConfig`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
-pub enum AuditLoggerConfig {
+pub enum AuditLoggerKind {
     /// The standard output, as lines of JSON.
     Stdout,
-    /// What the application has registered
+    /// A logger of the application
     /// ([`Registry::with_audit_logger`](crate::resource::Registry::with_audit_logger)).
-    Custom(Custom),
+    Custom(CustomAuditLogger),
 }
 
 impl AuditLogging {
@@ -76,7 +78,8 @@ impl AuditLogging {
         };
         let mut loggers = Vec::new();
         for (i, logger) in message.logger_configs.into_iter().enumerate() {
-            loggers.extend(AuditLogger::parse(logger, cx).map_err(|e| e.at_index("logger_configs", i))?);
+            loggers
+                .extend(AuditLoggerConfig::parse(logger, cx).map_err(|e| e.at_index("logger_configs", i))?);
         }
         Ok(Self { condition, loggers: loggers.into() })
     }
@@ -94,27 +97,27 @@ impl AuditCondition {
     }
 }
 
-impl AuditLogger {
+impl AuditLoggerConfig {
     /// `None` for an optional one of an unknown type.
     fn parse(message: Logger, cx: &Context<'_>) -> Result<Option<Self>, Invalid> {
         let at = |e: Invalid| e.at("typed_config").at("audit_logger");
         let extension = message.audit_logger.unwrap_or_default();
         let any = extension.typed_config.ok_or_else(|| at(Invalid::new("must be set")))?;
         let (type_name, payload) = parts::extension(&any).map_err(at)?;
-        let config = match cx.registry.audit_loggers().parse(&type_name, payload, cx) {
-            Ok(custom) => custom.map(AuditLoggerConfig::Custom),
-            Err(payload) if type_name == STDOUT => stdout(payload),
-            Err(_) if message.is_optional => return Ok(None),
-            Err(_) => Err(Invalid::new(format!("logger type {type_name:?} is not supported"))),
+        let kind = match cx.registry.audit_loggers().get(&type_name) {
+            Some(parse) => parse(payload, cx).map(AuditLoggerKind::Custom),
+            None if type_name == STDOUT => stdout(payload),
+            None if message.is_optional => return Ok(None),
+            None => Err(Invalid::new(format!("logger type {type_name:?} is not supported"))),
         };
-        Ok(Some(Self { name: extension.name.into(), config: config.map_err(at)? }))
+        Ok(Some(Self { name: extension.name.into(), kind: kind.map_err(at)? }))
     }
 }
 
 /// Parses the logger to the standard output, which has no settings.
-fn stdout(payload: Payload) -> Result<AuditLoggerConfig, Invalid> {
+fn stdout(payload: Payload) -> Result<AuditLoggerKind, Invalid> {
     let StdoutAuditLog {} = StdoutAuditLog::decode(payload.message()?)?;
-    Ok(AuditLoggerConfig::Stdout)
+    Ok(AuditLoggerKind::Stdout)
 }
 
 /// The logger that every client has (A59).

@@ -21,10 +21,14 @@ use crate::{
 };
 
 mod audit;
+mod audit_logger;
+mod connection;
 mod permission;
 mod principal;
 
-pub use audit::{AuditCondition, AuditLogger, AuditLoggerConfig, AuditLogging};
+pub use audit::{AuditCondition, AuditLoggerConfig, AuditLoggerKind, AuditLogging};
+pub use audit_logger::{AuditEvent, AuditLogger, AuditLoggerExtension, CustomAuditLogger};
+pub use connection::{ConnectionFacts, TlsFacts};
 pub use permission::Permission;
 pub use principal::Principal;
 
@@ -108,6 +112,10 @@ impl BuiltIn for Rbac {
 impl Rbac {
     /// Parses the filter's configuration, which an override has as well.
     fn parse_message(message: pb::Rbac, cx: &Context<'_>) -> Result<Self, Invalid> {
+        // Without rules beside it, ignoring it would let every request pass (SV9.17).
+        if message.matcher.is_some() {
+            return Err(Invalid::field("matcher", "not supported; must not be set"));
+        }
         let rules = message.rules.map_or(Ok(None), |rules| RbacRules::parse(rules, cx));
         Ok(Self { rules: rules.map_err(|e| e.at("rules"))? })
     }

@@ -32,6 +32,14 @@ pub enum Permission {
     DestinationIp(Cidr),
     /// The server's port; one over 65,535 is that of no server.
     DestinationPort(u32),
+    /// The server's port, from `start` on and before `end`.
+    #[non_exhaustive]
+    DestinationPortRange {
+        /// The first port of the range.
+        start: i32,
+        /// The first port after the range; not before `start`.
+        end: i32,
+    },
     /// Metadata, which no request has outside of proxies.
     #[non_exhaustive]
     Metadata {
@@ -62,6 +70,13 @@ impl Permission {
                 Self::DestinationIp(Cidr::parse(&range).map_err(|e| e.at("destination_ip"))?)
             }
             Some(Rule::DestinationPort(port)) => Self::DestinationPort(port),
+            Some(Rule::DestinationPortRange(range)) if range.start > range.end => {
+                let reason = format!("start {} is after end {}", range.start, range.end);
+                return Err(Invalid::field("destination_port_range", reason));
+            }
+            Some(Rule::DestinationPortRange(range)) => {
+                Self::DestinationPortRange { start: range.start, end: range.end }
+            }
             Some(Rule::Metadata(metadata)) => Self::Metadata { invert: metadata.invert },
             Some(Rule::RequestedServerName(name)) => {
                 let name = StringMatcher::parse(name).map_err(|e| e.at("requested_server_name"));

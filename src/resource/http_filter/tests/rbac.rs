@@ -17,24 +17,28 @@ use crate::{
                 route::v3::{HeaderMatcher, header_matcher::HeaderMatchSpecifier},
             },
             extensions::filters::http::rbac::v3 as filter,
-            r#type::matcher::v3::{
-                MetadataMatcher, PathMatcher, RegexMatcher, StringMatcher, path_matcher,
-                string_matcher::MatchPattern,
+            r#type::{
+                matcher::v3::{
+                    MetadataMatcher, PathMatcher, RegexMatcher, StringMatcher, path_matcher,
+                    string_matcher::MatchPattern,
+                },
+                v3::Int32Range,
             },
         },
         google::{
             api::expr::v1alpha1::{CheckedExpr, Expr},
             protobuf::UInt32Value,
         },
+        xds::r#type::matcher::v3::Matcher,
     },
-    resource::http_filter::rbac::RbacAction,
+    resource::http_filter::rbac::{AuditEvent, AuditLogger, AuditLoggerExtension, RbacAction},
 };
 
 const STDOUT: &str = "envoy.extensions.rbac.audit_loggers.stream.v3.StdoutAuditLog";
 const BROKEN_REGEX: &str = "(";
 
 fn rules(rules: pb::Rbac) -> filter::Rbac {
-    filter::Rbac { rules: Some(rules) }
+    filter::Rbac { rules: Some(rules), ..Default::default() }
 }
 
 fn parsed(rules: pb::Rbac, cx: &Context<'_>) -> Result<Value, Invalid> {
@@ -211,6 +215,29 @@ fn h5_rejects_unknown_actions() {
 }
 
 #[test]
+fn h5_sv9_17_rejects_a_tree_of_matchers_with_and_without_rules() {
+    for rules in [None, Some(pb::Rbac::default())] {
+        let message = filter::Rbac { rules, matcher: Some(Matcher {}) };
+        let filter = with_config("a", any(RBAC, message.encode_to_vec()));
+        let e = parse(Side::Server, [filter, router()]).unwrap_err();
+        assert_eq!(e.path(), "http_filters[0].typed_config.matcher");
+        let per_route = filter::RbacPerRoute { rbac: Some(message) };
+        let e = overridden(any(RbacPerRoute::TYPE_NAME, per_route.encode_to_vec())).unwrap_err();
+        assert_eq!(e.path(), "typed_per_filter_config[\"f\"].rbac.matcher");
+    }
+}
+
+#[test]
+fn h5_sv9_17_accepts_and_ignores_shadow_rules_and_statistics() {
+    // Fields 2, 3 and 5 of the published message: `shadow_rules` (that cannot be decoded), their prefix, and `shadow_matcher`.
+    let bytes = [0x0a, 0x00, 0x12, 0x01, 0xff, 0x1a, 0x01, b'x', 0x2a, 0x00];
+    let filter = with_config("a", any(RBAC, bytes.to_vec()));
+    let parsed = parse(Side::Server, [filter, router()]).unwrap();
+    let EffectiveFilter::Rbac(rules) = parsed[0].effective(None) else { panic!("{parsed:?}") };
+    assert_eq!((rules.action, rules.policies.len()), (RbacAction::Allow, 0));
+}
+
+#[test]
 fn h6_accepts_every_kind_of_permission() {
     let any = || Rule::Any(true);
     for (rule, expected) in [
@@ -222,6 +249,10 @@ fn h6_accepts_every_kind_of_permission() {
         (Rule::UrlPath(path(Some(exact("/a")))), json!({"url_path": {"exact": "/a"}})),
         (Rule::DestinationIp(range("10.1.2.3", 8)), json!({"destination_ip": "10.0.0.0/8"})),
         (Rule::DestinationPort(443), json!({"destination_port": 443})),
+        (
+            Rule::DestinationPortRange(Int32Range { start: 80, end: 90 }),
+            json!({"destination_port_range": {"start": 80, "end": 90}}),
+        ),
         (Rule::Metadata(MetadataMatcher { invert: true }), json!({"metadata": {"invert": true}})),
         (Rule::RequestedServerName(exact("")), json!({"requested_server_name": {"exact": ""}})),
     ] {
@@ -262,9 +293,9 @@ fn h6_rejects_kinds_that_are_not_supported() {
     assert_eq!(error_in(with_rule(Some(Rule::AndRules(set)))), "permissions[0].and_rules.rules[0]");
     let none = Box::new(Principal { identifier: None });
     assert_eq!(error_in(with_id(Some(Identifier::NotId(none)))), "principals[0].not_id");
-    // `destination_port_range` and `filter_state`, which proxies have.
-    let ports = Policy::decode(&[0x0a, 2, 0x5a, 0][..]).unwrap();
-    assert_eq!(policy(ports).unwrap_err().reason(), "no rule that is supported");
+    // `matcher` and `filter_state`, which proxies have.
+    let matcher = Policy::decode(&[0x0a, 2, 0x62, 0][..]).unwrap();
+    assert_eq!(policy(matcher).unwrap_err().reason(), "no rule that is supported");
     let state = Policy::decode(&[0x12, 2, 0x62, 0][..]).unwrap();
     assert_eq!(policy(state).unwrap_err().reason(), "no identifier that is supported");
 }
@@ -309,6 +340,7 @@ fn h7_rejects_matchers_and_ranges_that_are_not() {
         (Rule::RequestedServerName(prefix()), "requested_server_name.prefix"),
         (Rule::DestinationIp(range("host", 8)), "destination_ip.address_prefix"),
         (Rule::Header(unset()), "header"),
+        (Rule::DestinationPortRange(Int32Range { start: 2, end: 1 }), "destination_port_range"),
     ] {
         assert_eq!(error_in(with_rule(Some(rule))), format!("permissions[0].{path}"));
     }
@@ -344,6 +376,16 @@ impl Extension for Journal {
             0 => Err(Invalid::field("bytes", "must be set")),
             bytes => Ok(Self { bytes }),
         }
+    }
+}
+
+impl AuditLogger for Journal {
+    fn log(&self, _: &AuditEvent<'_>) {}
+}
+
+impl AuditLoggerExtension for Journal {
+    fn logger(&self) -> Arc<dyn AuditLogger> {
+        Arc::new(Self { bytes: self.bytes })
     }
 }
 

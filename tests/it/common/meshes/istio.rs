@@ -344,7 +344,7 @@ fn rules(action: RbacAction, permission: Permission, account: &str) -> Any {
     };
     let policies = [(format!("ns[shop]-policy[{account}]-rule[0]"), policy)].into();
     let rules = rbac::Rbac { action: action.into(), policies, ..rbac::Rbac::default() };
-    any(RBAC, &Rbac { rules: Some(rules) })
+    any(RBAC, &Rbac { rules: Some(rules), ..Default::default() })
 }
 
 fn exactly(text: &str) -> StringMatcher {
