@@ -86,7 +86,7 @@ impl<F, E: FnOnce(TaskEnd)> Drop for Supervised<F, E> {
     }
 }
 
-/// Returns the text of a panic.
+/// The text of a panic.
 pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

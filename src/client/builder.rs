@@ -18,6 +18,8 @@ use super::{
     load_driver::LoadDriver,
     observer::{self, Observer},
     pool::{self, PoolKey},
+    recorder::Recorder,
+    recording::Recorders,
     registry::{Registry, Role},
 };
 #[cfg(feature = "tls")]
@@ -29,7 +31,7 @@ use crate::transport::credentials::RevocationLists;
 use crate::{
     background::supervise,
     config::{ApiType, Bootstrap, Polling, bounded},
-    engine::{Engine, OnDeletion, Settings},
+    engine::{Engine, InitialResources, OnDeletion, Settings, check_initial_resources},
     lrs::Reporting,
     protocol::encode_node,
     resource::{self, Validation, matcher::RegexLimits},
@@ -57,8 +59,7 @@ pub struct ClientBuilder {
     /// Which resources are valid.
     validation: Validation,
     /// Where the client records metrics.
-    #[cfg(feature = "metrics")]
-    metrics: Option<Metrics>,
+    recorders: Recorders,
 }
 
 impl ClientBuilder {
@@ -72,8 +73,7 @@ impl ClientBuilder {
             dns: None,
             scope: String::new(),
             validation: Validation::default(),
-            #[cfg(feature = "metrics")]
-            metrics: None,
+            recorders: Recorders::default(),
         }
     }
 
@@ -88,7 +88,14 @@ impl ClientBuilder {
     /// Records gRPC's metrics of xDS clients (A78), with the [scope](Self::scope) as `grpc.target`.
     #[cfg(feature = "metrics")]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
-        self.metrics = Some(metrics.clone());
+        self.recorders.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Adds a recorder of the metrics of the client, for a metrics library other than OpenTelemetry. Their label `grpc.target` is
+    /// the [scope](Self::scope). Builders with the same recorder, not an equal one, may [share](Self::shared) a client.
+    pub fn recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
+        self.recorders.others.push(recorder);
         self
     }
 
@@ -118,15 +125,6 @@ impl ClientBuilder {
     pub fn validation(mut self, validation: Validation) -> Self {
         self.validation = validation;
         self
-    }
-
-    /// Makes the client the observing part of another one, which is not counted.
-    fn observe(&mut self) {
-        self.validation = Validation::Observe;
-        #[cfg(feature = "metrics")]
-        {
-            self.metrics = None;
-        }
     }
 
     /// Sets the variant of the protocol for servers without one in the bootstrap
@@ -344,6 +342,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets resources that serve until a management server has answered: a start without a server. See [`InitialResources`].
+    pub fn initial_resources(mut self, initial: InitialResources) -> Self {
+        self.settings.initial_resources = initial;
+        self
+    }
+
     /// Sets the extensions that the application implements, in addition to the built-in ones. Resources with other
     /// extensions are rejected, or accepted without the extension, by the rules of the extension point.
     pub fn extensions(mut self, registry: resource::Registry) -> Self {
@@ -402,8 +406,7 @@ impl ClientBuilder {
             grpc: grpc.clone(),
             scope: scope.clone(),
             validation: *validation,
-            #[cfg(feature = "metrics")]
-            metrics: self.metrics.clone(),
+            recorders: self.recorders.clone(),
         };
         let (registry, share) = pool::PROCESS.share(key, || self.build().map(|client| client.registry))?;
         Ok(Client { registry, runtime, share: Some(share) })
@@ -462,7 +465,8 @@ impl ClientBuilder {
 
     /// Returns what builds the observing part of the client.
     pub(super) fn into_observing(mut self) -> Box<observer::Start> {
-        self.observe();
+        // It is not counted.
+        (self.validation, self.recorders) = (Validation::Observe, Recorders::default());
         Box::new(move |role| {
             let built = self.clone().build_part(role);
             let (registry, driver) =
@@ -486,14 +490,14 @@ impl ClientBuilder {
         let parse = |name: &str, config| registry.parse_certificate_provider(name, config);
         let bootstrap = self.bootstrap.plug(&parse).map_err(BuildError::Bootstrap)?;
         let settings = self.settings;
+        check_initial_resources(&bootstrap, &settings).map_err(BuildError::InitialResources)?;
         let keepalive = settings.protocol.keepalive;
         let engine = Engine::new(bootstrap.clone(), settings, random_seed());
         let loads = engine.loads().clone();
         let reporting = Reporting::new(loads.clone(), &encode_node(bootstrap.node()), random_seed());
         let load_driver = LoadDriver::new(reporting, keepalive, &commands);
         let driver = Driver::new(engine, transports, lookups, received, load_driver);
-        #[cfg(feature = "metrics")]
-        let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
+        let driver = driver.with_recording(self.recorders.begin(&self.scope));
         Ok((Registry::new(commands, identity, bootstrap, role, loads), driver.run()))
     }
 }

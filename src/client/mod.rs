@@ -33,6 +33,8 @@ mod members;
 mod observer;
 mod on_change;
 mod pool;
+pub mod recorder;
+mod recording;
 mod registry;
 mod resolution;
 mod resource_selector;
@@ -64,7 +66,7 @@ pub use self::{
 };
 pub use crate::{
     cache::ResourceState,
-    engine::{BatchOutcome, OnDeletion},
+    engine::{BatchOutcome, InitialResources, OnDeletion},
     protocol::ConnectionState,
     resolve::Addresses,
     resource::Validation,

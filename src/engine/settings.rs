@@ -5,6 +5,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use super::initial_resources::InitialResources;
 use crate::{
     config::bounded,
     lrs::LoadSettings,
@@ -37,6 +38,8 @@ pub(crate) struct Settings {
     pub(crate) max_pushed_resources: usize,
     /// The settings of load reports.
     pub(crate) load_reports: LoadSettings,
+    /// The resources that serve until a server has answered.
+    pub(crate) initial_resources: InitialResources,
 }
 
 /// The policy for a resource in use that its server has deleted.
@@ -76,6 +79,7 @@ impl Default for Settings {
             batch_timeout: Duration::from_secs(20),
             max_pushed_resources: 100_000,
             load_reports: LoadSettings::default(),
+            initial_resources: InitialResources::default(),
         }
     }
 }

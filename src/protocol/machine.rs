@@ -15,9 +15,10 @@ use super::{
     stream_event::{Disconnect, StreamEvent},
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
+    traffic::Traffic,
     variant::Answer,
 };
-use crate::{config::ConfigSource, escape::Escaped, wire::Malformed};
+use crate::{config::ConfigSource, escape::Escaped, observed::ResourceSource, wire::Malformed};
 
 mod control_plane;
 mod exchange;
@@ -112,6 +113,12 @@ impl Machine {
     /// itself.
     pub(crate) fn may_want_all_names(&self) -> bool {
         self.exchange.control_plane.identifier.is_none()
+    }
+
+    /// The server as the source of its resources.
+    pub(crate) fn as_source(&mut self) -> Arc<ResourceSource> {
+        let Exchange { control_plane, source_key, .. } = &mut self.exchange;
+        control_plane.as_source(|| source_key.source().to_string())
     }
 
     /// What the server has said of itself.
@@ -397,6 +404,11 @@ impl Machine {
     /// Ends a pause: a stream of another type shows that the server can be reached.
     pub(crate) fn hasten(&mut self, now: Instant) {
         self.exchange.stream.hasten(now);
+    }
+
+    /// The numbers of messages and of ends of streams since the last call, if there are any.
+    pub(crate) fn take_traffic(&mut self) -> Option<Traffic> {
+        self.exchange.channels.traffic.take()
     }
 
     /// The next command for the transport; to be called until there is none.

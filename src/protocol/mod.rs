@@ -43,6 +43,7 @@ mod stream_event;
 mod subscription;
 mod subscriptions;
 mod timers;
+mod traffic;
 mod variant;
 
 #[cfg(any(test, feature = "client", feature = "fuzzing"))]
@@ -61,6 +62,7 @@ pub(crate) use self::{
     stream_event::StreamEvent,
     subscription::{Extent, Subscription},
     subscriptions::{SubId, Subscriptions},
+    traffic::{Messages, RequestKind, StreamEnd, Traffic},
 };
 pub use self::{
     stream::ConnectionState,

@@ -66,7 +66,7 @@ pub(super) use self::{
 };
 use self::{fallback::Failover, sources::Registry, unused::Unused};
 use super::{
-    counts::ConnectionCounts,
+    counts::{ConnectionCounts, TrafficCounts},
     selection::{Refusal, TypedName},
     store::{Collection, CollectionKey, Store},
 };
@@ -95,6 +95,7 @@ pub(super) struct Authorities {
     unused: Unused,
     /// Counters for metrics.
     connections: ConnectionCounts,
+    traffic: TrafficCounts,
 }
 
 impl Authorities {
@@ -105,6 +106,7 @@ impl Authorities {
             groups: Groups::new(&bootstrap, &settings),
             unused: Unused::default(),
             connections: ConnectionCounts::default(),
+            traffic: TrafficCounts::default(),
             registry: Registry::new(bootstrap, settings, seed),
         }
     }
@@ -350,11 +352,12 @@ impl Authorities {
             if !self.groups.with(id).is_empty() || !self.servers.is_unused(id) {
                 continue;
             }
-            if is_busy(id) || self.connections.has_unread_of(id) {
+            if is_busy(id) || self.connections.has_unread_of(id) || self.traffic.has_unread_of(id) {
                 self.unused.note_server(id);
                 continue;
             }
             self.connections.forget(id);
+            self.traffic.forget(id);
             self.servers.remove(id);
             removed.push(id);
         }
@@ -363,8 +366,8 @@ impl Authorities {
 
     /// The events of machines, and the moves of groups from one server to another.
     fn failover(&mut self) -> Failover<'_> {
-        let Self { registry, servers, groups, unused, connections } = self;
-        Failover::new(Sources::new(registry, servers, groups, unused), connections)
+        let Self { registry, servers, groups, unused, connections, traffic } = self;
+        Failover::new(Sources::new(registry, servers, groups, unused), connections, traffic)
     }
 
     /// The groups and servers of names.
@@ -430,6 +433,11 @@ impl Authorities {
     /// The servers and the groups at once, to change a server by what its groups are.
     pub(super) fn servers_and_groups(&mut self) -> (&mut Servers, &Groups) {
         (&mut self.servers, &self.groups)
+    }
+
+    /// The counters of messages, to poll their changes, and to note applied responses.
+    pub(super) fn traffic(&mut self) -> &mut TrafficCounts {
+        &mut self.traffic
     }
 
     /// The counters of connections and failures, to poll their changes.

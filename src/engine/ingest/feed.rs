@@ -1,12 +1,13 @@
 //! The other end of a response: the subscriptions of its server and type, and what hangs on them.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use super::super::{
     authorities::{
         Absence, Authorities, CollectionMembers, Globs, Groups, Memberships, Placement, ResponseId,
         ServerState, Unanswered,
     },
+    counts::AppliedResponse,
     store::Store,
 };
 use crate::{
@@ -183,6 +184,22 @@ impl<'a> Feed<'a> {
     /// Handles the events of the server's machine.
     pub(super) fn drain_events(&mut self, store: &mut Store) {
         self.authorities.drain_events(store, self.at.server, self.now);
+    }
+
+    /// The authorities whose active server it is; `None` is that of the names of the older form.
+    pub(super) fn served_authorities(&self) -> Vec<Option<Arc<str>>> {
+        let groups = self.authorities.groups();
+        let served = groups.with(self.at.server).into_iter().map(|group| groups.get(group));
+        served
+            .filter(|group| group.active() == self.at.server)
+            .map(|group| group.authority().cloned())
+            .collect()
+    }
+
+    /// Notes for metrics that a response was applied and answered.
+    pub(super) fn note_applied(&mut self, arrived_at: Instant, is_accepted: bool) {
+        let response = AppliedResponse { from: self.at, arrived_at, is_accepted };
+        self.authorities.traffic().on_applied(response);
     }
 }
 
