@@ -20,8 +20,8 @@ control_plane/session
 cache
 resolve
 filters
-engine balance'
-shell='bootstrap client channel transport dial tls background file_reads control_plane csds channelz metrics orca codec'
+engine balance serve'
+shell='bootstrap client channel server transport dial tls background file_reads control_plane csds channelz metrics orca codec'
 edge='discover fuzzing testing tool_support test_log lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
@@ -50,7 +50,7 @@ exec perl -e '
 use strict;
 use warnings;
 
-my $outward = qr/channel|client|transport|dial|tls|background|file_reads|csds|channelz|metrics|orca|bootstrap|discover|testing|tool_support/;
+my $outward = qr/channel|client|server|transport|dial|tls|background|file_reads|csds|channelz|metrics|orca|bootstrap|discover|testing|tool_support/;
 my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2|rustls\w*|x509_cert};
 
 # Names that the root re-exports from outward modules: crate::Client is crate::client::Client.

@@ -7,6 +7,7 @@
 #   B1.8 B6           groups of the xDS protocol: B, the section, and mostly a number in it
 #   CH3.16            the channel: CH, the section, and a number in it
 #   LR2.4             load reports: LR, the section, and a number in it
+#   SV3.5             servers: SV, the section, and a number in it
 #   A27-7             requirements of a gRFC; a gRFC alone, such as A27, is no id
 #   C5 RP1 X20        all others
 #   (R10 to R27)      all of them; the range may go on in the next line
@@ -27,7 +28,7 @@ use strict;
 use warnings;
 
 my $word = qr/V[23]|RE2|[UI](?:8|16|32|64)|F(?:32|64)/; # versions of the protocol, a library, types of numbers
-my $id = qr/A\d+-\d+|B\d\.\d+|(?:CH|LR)\d+\.\d+|[A-Z]{1,2}\d{1,2}/;
+my $id = qr/A\d+-\d+|B\d\.\d+|(?:CH|LR|SV)\d+\.\d+|[A-Z]{1,2}\d{1,2}/;
 my ($table, @files) = @ARGV;
 my ($bad, %row, %mentioned) = (0);
 
@@ -50,8 +51,8 @@ for my $file (@files) {
   }
   while ($text =~ /\bfn ([a-z]\w*)/g) {
     my ($name, $at) = ($1, $-[1]);
-    while ($name =~ s/^(a\d+_\d+|b\d_\d+|(?:ch|lr)\d+_\d+|[a-z]{1,2}\d{1,2})_//) {
-      mention($file, $text, $at, uc($1) =~ s/^(A\d+)_/$1-/r =~ s/^(B\d|CH\d+|LR\d+)_/$1./r);
+    while ($name =~ s/^(a\d+_\d+|b\d_\d+|(?:ch|lr|sv)\d+_\d+|[a-z]{1,2}\d{1,2})_//) {
+      mention($file, $text, $at, uc($1) =~ s/^(A\d+)_/$1-/r =~ s/^(B\d|CH\d+|LR\d+|SV\d+)_/$1./r);
     }
   }
 }

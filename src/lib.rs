@@ -283,6 +283,13 @@ pub mod resolve;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 pub mod resource;
+#[cfg(any(test, feature = "server"))]
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+#[allow(dead_code, unreachable_pub, unused_imports, reason = "the server that drives it follows")]
+mod serve;
 #[cfg(feature = "test-util")]
 pub mod testing;
 #[cfg(feature = "tool-support")]
