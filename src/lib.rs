@@ -89,6 +89,7 @@
 //! | [`error`] | | the errors of watches and resolutions |
 //! | [`transport`](transport/index.html) | `client` | connections to management servers, credentials, and the trait for transports of your own |
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
+//! | [`server`](server/index.html) | `server` | the xDS-enabled server, for services of tower |
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
 //! | [`channelz`](channelz/index.html) | `channelz` | the channels of the process, for tools such as `grpcdebug` |
 //! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
@@ -107,6 +108,7 @@
 //! | `tls-aws-lc` | no | the same of aws-lc, which precedes ring; enables `tls` |
 //! | `balance` | no | load balancing without a transport; needs neither tokio nor http |
 //! | `channel` | no | calls to a target, over HTTP/2; enables `balance` |
+//! | `server` | no | the xDS-enabled server; enables `channel` |
 //! | `grpc` | no | channels for the clients of the crate `grpc` 0.9: unstable, and exempt from semantic versioning; enables `channel` |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
@@ -288,8 +290,11 @@ pub mod resource;
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
-#[allow(dead_code, unreachable_pub, unused_imports, reason = "the server that drives it follows")]
+#[cfg_attr(not(feature = "server"), allow(dead_code, unused_imports, reason = "the server drives it"))]
 mod serve;
+#[cfg(feature = "server")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod server;
 #[cfg(feature = "test-util")]
 pub mod testing;
 #[cfg(feature = "tool-support")]
@@ -308,6 +313,8 @@ pub use error::WatchError;
 pub use observed::Observed;
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
+#[cfg(feature = "server")]
+pub use server::Server;
 
 // The crates with types in the public API, in the versions that it has. tokio and serde, which are at 1.0, are left to the application.
 #[doc(no_inline)]
@@ -363,6 +370,11 @@ struct Operating;
 #[cfg(all(doctest, feature = "client", feature = "balance"))]
 #[doc = include_str!("../docs/BALANCE.md")]
 struct Balance;
+
+/// The example of the document, compiled.
+#[cfg(all(doctest, feature = "server"))]
+#[doc = include_str!("../docs/SERVER.md")]
+struct ServerDocument;
 
 /// The example of the document, compiled.
 #[cfg(all(doctest, feature = "client"))]
