@@ -21,8 +21,8 @@ cache
 resolve
 rbac
 filters
-engine balance'
-shell='authorization bootstrap client channel transport dial tls background file_reads control_plane csds channelz metrics orca spiffe codec'
+engine balance serve'
+shell='authorization bootstrap client channel server transport dial tls background file_reads control_plane csds channelz metrics orca spiffe codec'
 edge='discover fuzzing testing tool_support test_log lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
@@ -51,7 +51,7 @@ exec perl -e '
 use strict;
 use warnings;
 
-my $outward = qr/authorization|channel|client|transport|dial|tls|spiffe|background|file_reads|csds|channelz|metrics|orca|bootstrap|discover|testing|tool_support/;
+my $outward = qr/authorization|channel|client|server|transport|dial|tls|spiffe|background|file_reads|csds|channelz|metrics|orca|bootstrap|discover|testing|tool_support/;
 my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2|rustls\w*|x509_cert};
 
 # Names that the root re-exports from outward modules: crate::Client is crate::client::Client.

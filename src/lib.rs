@@ -91,6 +91,7 @@
 //! | [`rbac`](rbac/index.html) | `rbac` | decisions about requests by RBAC policies, with their audit |
 //! | [`authorization`](authorization/index.html) | `rbac` | RBAC for tower services (with `tower`); the audit log on the standard output |
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
+//! | [`server`](server/index.html) | `server` | the xDS-enabled server, for services of tower |
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
 //! | [`channelz`](channelz/index.html) | `channelz` | the channels of the process, for tools such as `grpcdebug` |
 //! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
@@ -111,6 +112,7 @@
 //! | `spiffe` | no | certificates of the SPIFFE Workload API; enables `tls` |
 //! | `balance` | no | load balancing without a transport; needs neither tokio nor http |
 //! | `channel` | no | calls to a target, over HTTP/2; enables `balance` |
+//! | `server` | no | the xDS-enabled server; enables `channel` |
 //! | `grpc` | no | channels for the clients of the crate `grpc` 0.9: unstable, and exempt from semantic versioning; enables `channel` |
 //! | `rbac` | no | authorization by RBAC policies without a server; with `tower` a layer for services |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
@@ -300,6 +302,16 @@ pub mod resource;
 #[cfg(feature = "spiffe")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod spiffe;
+#[cfg(any(test, feature = "server"))]
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+#[cfg_attr(not(feature = "server"), allow(dead_code, unused_imports, reason = "the server drives it"))]
+mod serve;
+#[cfg(feature = "server")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod server;
 #[cfg(feature = "test-util")]
 pub mod testing;
 #[cfg(feature = "tool-support")]
@@ -318,6 +330,8 @@ pub use error::WatchError;
 pub use observed::{Observed, ResourceSource};
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
+#[cfg(feature = "server")]
+pub use server::Server;
 
 // The crates with types in the public API, in the versions that it has. tokio and serde, which are at 1.0, are left to the application.
 #[doc(no_inline)]
@@ -373,6 +387,11 @@ struct Operating;
 #[cfg(all(doctest, feature = "client", feature = "balance"))]
 #[doc = include_str!("../docs/BALANCE.md")]
 struct Balance;
+
+/// The example of the document, compiled.
+#[cfg(all(doctest, feature = "server"))]
+#[doc = include_str!("../docs/SERVER.md")]
+struct ServerDocument;
 
 /// The example of the document, compiled.
 #[cfg(all(doctest, feature = "client"))]

@@ -120,6 +120,14 @@ impl<'a> ChainCompiler<'a> {
         self
     }
 
+    /// Sets the instances of a listener with several chains, whose owner [forgets](Instances::retain_any) those that ended.
+    #[cfg(any(test, feature = "server"))]
+    #[must_use]
+    pub(crate) fn with_shared_instances(mut self, instances: Instances) -> Self {
+        self.compiling.instances = instances;
+        self
+    }
+
     /// The chain for a route with these overrides, and for one of its weighted clusters with others, which take precedence
     /// (A39-6); `None` if it only forwards requests.
     pub(crate) fn chain(
@@ -127,7 +135,31 @@ impl<'a> ChainCompiler<'a> {
         route: &[FilterOverride],
         cluster: &[FilterOverride],
     ) -> Option<Arc<FilterChain>> {
-        let mut filters = Vec::new();
+        let (chain, unexecuted) = self.compile(route, cluster);
+        self.unexecuted.extend(unexecuted);
+        chain
+    }
+
+    /// The chain for a route of a server with these overrides; `None` if it has no filters with an effect.
+    ///
+    /// # Errors
+    /// The name of a filter with an effect that is not executed.
+    #[cfg(any(test, feature = "server"))]
+    pub(crate) fn executed_chain(
+        &mut self,
+        route: &[FilterOverride],
+    ) -> Result<Option<Arc<FilterChain>>, &'a str> {
+        let (chain, unexecuted) = self.compile(route, &[]);
+        unexecuted.first().map_or(Ok(chain), |name| Err(*name))
+    }
+
+    /// Compiles the chain for these overrides; returns with it the names of filters that are not executed.
+    fn compile(
+        &mut self,
+        route: &[FilterOverride],
+        cluster: &[FilterOverride],
+    ) -> (Option<Arc<FilterChain>>, Vec<&'a str>) {
+        let (mut filters, mut unexecuted) = (Vec::new(), Vec::new());
         let levels = [cluster, route, self.host];
         for filter in self.filters {
             let site = FilterSite { filter, levels };
@@ -138,14 +170,14 @@ impl<'a> ChainCompiler<'a> {
             match Filter::compile(effective, &site, &mut self.compiling) {
                 Compiled::Filter(filter) => filters.push(filter),
                 Compiled::WithoutEffect => {}
-                Compiled::Unknown => drop(self.unexecuted.insert(&filter.name)),
+                Compiled::Unknown => unexecuted.push(&*filter.name),
             }
         }
         // Calls without a chain skip all that filters need.
         if filters.is_empty() {
-            return None;
+            return (None, unexecuted);
         }
-        Some(self.share(filters, usize::from(!(route.is_empty() && cluster.is_empty()))))
+        (Some(self.share(filters, usize::from(!(route.is_empty() && cluster.is_empty())))), unexecuted)
     }
 
     /// The instances, with those that were made.

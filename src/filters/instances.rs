@@ -10,9 +10,10 @@ use std::{
 
 use crate::resource::http_filter::{HttpFilter, HttpFilterConfig};
 
-/// The states of the filters of a listener, by the names of the filters (A83-2).
+/// The states of the filters of a listener, by the names of the filters (A83-2). The chains of a server's listener may have filters of
+/// several types under one name.
 #[derive(Default)]
-pub(crate) struct Instances(BTreeMap<Box<str>, Instance>);
+pub(crate) struct Instances(BTreeMap<Box<str>, Vec<Instance>>);
 
 /// The state of a filter with this name.
 struct Instance {
@@ -29,9 +30,24 @@ pub(super) type InstanceState = Arc<dyn Any + Send + Sync>;
 impl Instances {
     /// Forgets the instances that are not among the filters of a listener.
     pub(super) fn retain(&mut self, listed: &[HttpFilter]) {
-        self.0.retain(|name, instance| {
-            let filter = listed.iter().find(|filter| filter.name == *name);
-            filter.is_some_and(|filter| kind(filter) == instance.kind)
+        self.retain_of(listed.iter());
+    }
+
+    /// Forgets the instances that are not among the filters of any chain.
+    #[cfg(any(test, feature = "server"))]
+    pub(crate) fn retain_any(&mut self, listed: &[&HttpFilter]) {
+        self.retain_of(listed.iter().copied());
+    }
+
+    fn retain_of<'a>(&mut self, listed: impl Iterator<Item = &'a HttpFilter>) {
+        let mut kinds: BTreeMap<&str, Vec<FilterKind>> = BTreeMap::new();
+        for filter in listed {
+            kinds.entry(&filter.name).or_default().push(kind(filter));
+        }
+        self.0.retain(|name, instances| {
+            let kinds = kinds.get(&**name).map_or(&[][..], Vec::as_slice);
+            instances.retain(|instance| kinds.contains(&instance.kind));
+            !instances.is_empty()
         });
     }
 
@@ -42,12 +58,14 @@ impl Instances {
         make: impl FnOnce() -> Option<InstanceState>,
     ) -> Option<InstanceState> {
         let kind = kind(filter);
-        if let Some(known) = self.0.get(&filter.name).filter(|instance| instance.kind == kind) {
+        let known = self.0.get(&filter.name).and_then(|named| named.iter().find(|known| known.kind == kind));
+        if let Some(known) = known {
             return Some(known.state.clone());
         }
         // A state that cannot be made is tried again at the next update.
         let state = make()?;
-        self.0.insert(filter.name.clone(), Instance { kind, state: state.clone() });
+        let instance = Instance { kind, state: state.clone() };
+        self.0.entry(filter.name.clone()).or_default().push(instance);
         Some(state)
     }
 }

@@ -138,6 +138,12 @@ impl<'a> RouteQuery<'a> {
         self.place_in(host).map(|place| &host.routes[place])
     }
 
+    /// The index of the [route](Self::route_in).
+    #[cfg(any(test, feature = "server"))]
+    pub(crate) fn index_in(&self, host: &VirtualHost) -> Option<usize> {
+        self.place_in(host)
+    }
+
     /// The place of the [route](Self::route_in).
     pub(super) fn place_in(&self, host: &VirtualHost) -> Option<usize> {
         host.routes.first(self.path, |index, route| self.matches(&route.matcher, index))

@@ -53,6 +53,15 @@ pub struct FilterChain {
     pub tls: Option<DownstreamTls>,
 }
 
+/// The place of a chain in its listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ChainIndex {
+    /// One of [`SocketListener::filter_chains`].
+    Listed(usize),
+    /// [`SocketListener::default_filter_chain`].
+    Default,
+}
+
 /// The conditions on connections of a [`FilterChain`]. An empty list matches everything.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
@@ -145,10 +154,23 @@ impl SocketListener {
     /// }
     /// ```
     pub fn filter_chain(&self, connection: &Connection) -> Option<&FilterChain> {
+        self.chain_index(connection).and_then(|index| self.chain(index))
+    }
+
+    /// The place of the [chain](Self::filter_chain) for a connection.
+    pub(crate) fn chain_index(&self, connection: &Connection) -> Option<ChainIndex> {
         // A36-9.
         match self.by_connection.find(connection) {
-            Some(index) => self.filter_chains.get(index),
-            None => self.default_filter_chain.as_deref(),
+            Some(index) => Some(ChainIndex::Listed(index)),
+            None => self.default_filter_chain.is_some().then_some(ChainIndex::Default),
+        }
+    }
+
+    /// The chain in a place.
+    pub(crate) fn chain(&self, index: ChainIndex) -> Option<&FilterChain> {
+        match index {
+            ChainIndex::Listed(index) => self.filter_chains.get(index),
+            ChainIndex::Default => self.default_filter_chain.as_deref(),
         }
     }
 }

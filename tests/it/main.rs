@@ -16,6 +16,7 @@ mod envoy_bootstrap;
 mod examples;
 mod files;
 mod orca;
+mod server;
 mod suite;
 #[allow(dead_code, reason = "the tests of the library use more of it")]
 #[path = "../../src/test_log.rs"]

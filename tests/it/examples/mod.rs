@@ -7,6 +7,7 @@ mod load;
 #[allow(dead_code, reason = "the tests of the tool use more of it")]
 mod process;
 mod quickstart;
+mod serve;
 mod server;
 mod store;
 
@@ -32,7 +33,7 @@ async fn a_broken_pipe_is_a_good_end() {
     }
 }
 
-const EXAMPLES: [&str; 11] = [
+const EXAMPLES: [&str; 12] = [
     "mesh",
     "soak",
     "greeter",
@@ -44,4 +45,5 @@ const EXAMPLES: [&str; 11] = [
     "interop_client",
     "tcp",
     "udp_relay",
+    "serve",
 ];

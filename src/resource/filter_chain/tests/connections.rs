@@ -105,6 +105,121 @@ fn a36_9_the_default_chain_is_for_all_others() {
     }
 }
 
+/// Returns the chain that the examples of the table choose, in either order of the chains.
+fn of_table(chains: Vec<pb::FilterChain>, has_default: bool, local: &str, peer: &str) -> Option<String> {
+    let default_filter_chain = has_default.then(|| chain("D", anywhere()));
+    let of = |chains| {
+        let message =
+            pb::Listener { default_filter_chain: default_filter_chain.clone(), ..socket_listener(chains) };
+        chosen(&parse_socket(&message), local, peer).map(str::to_owned)
+    };
+    let mut reversed = chains.clone();
+    reversed.reverse();
+    let chosen = of(chains);
+    assert_eq!(of(reversed), chosen, "the order of the chains has an effect");
+    chosen
+}
+
+fn and(port: u32, conditions: pb::FilterChainMatch) -> pb::FilterChainMatch {
+    pb::FilterChainMatch { source_ports: vec![port], ..conditions }
+}
+
+const PEER: &str = "198.51.100.1:5000";
+
+#[test]
+fn sv4_2_each_step_keeps_the_most_specific_without_a_way_back() {
+    use ConnectionSourceType::{External, SameIpOrLoopback};
+    let choose = |chains: &[(&str, pb::FilterChainMatch)], has_default, local, peer| {
+        let chains = chains.iter().map(|(name, conditions)| chain(name, conditions.clone())).collect();
+        of_table(chains, has_default, local, peer).unwrap_or_default()
+    };
+    let ten = [("A", to(&["10.0.0.0/8"])), ("B", anywhere())];
+    assert_eq!(choose(&ten, false, "10.1.1.1", PEER), "A");
+    assert_eq!(choose(&ten, false, "192.0.2.1", PEER), "B");
+    let port = [("A", and(80, to(&["10.0.0.0/8"]))), ("B", anywhere())];
+    assert_eq!(choose(&port, true, "10.1.1.1", "198.51.100.1:81"), "D");
+    let local = [("A", of_type(SameIpOrLoopback, from(&["10.0.0.0/8"], &[]))), ("B", anywhere())];
+    assert_eq!(choose(&local, true, "192.0.2.1", "127.0.0.1:1"), "D");
+    let named = pb::FilterChainMatch { server_names: vec!["a".into()], ..to(&["10.0.0.0/8"]) };
+    assert_eq!(choose(&[("A", named), ("B", anywhere())], true, "10.1.1.1", PEER), "D");
+    let ports = [
+        ("A", and(5000, from(&["10.0.0.0/8"], &[]))),
+        ("B", from(&["10.0.0.0/8"], &[])),
+        ("C", and(6000, from(&["10.1.0.0/16"], &[]))),
+    ];
+    assert_eq!(choose(&ports, true, "192.0.2.1", "10.1.1.1:5000"), "D");
+    assert_eq!(choose(&ports, false, "192.0.2.1", "10.1.1.1:5000"), "");
+    let external = [("A", of_type(External, anywhere())), ("B", anywhere())];
+    assert_eq!(choose(&external, true, "192.0.2.1", "127.0.0.1:1"), "B");
+}
+
+#[test]
+fn sv4_3_an_unset_range_is_below_all_addresses_of_a_family() {
+    let chains = || vec![chain("A", anywhere()), chain("B", to(&["0.0.0.0/0"]))];
+    assert_eq!(of_table(chains(), false, "192.0.2.1", PEER).as_deref(), Some("B"));
+    assert_eq!(of_table(chains(), false, "2001:db8::1", "[2001:db8::2]:1").as_deref(), Some("A"));
+    let unset = core::CidrRange { address_prefix: "10.0.0.0".into(), prefix_len: None };
+    let all = pb::FilterChainMatch { prefix_ranges: vec![unset], ..anywhere() };
+    assert_eq!(of_table(vec![chain("A", all)], false, "192.0.2.1", PEER).as_deref(), Some("A"));
+}
+
+#[test]
+fn sv4_5_plaintext_by_name_wins_within_its_destination() {
+    let raw = pb::FilterChainMatch { transport_protocol: "raw_buffer".into(), ..to(&["10.0.0.0/8"]) };
+    let chains = || vec![chain("A", raw.clone()), chain("B", to(&["10.0.0.0/8"])), chain("C", anywhere())];
+    assert_eq!(of_table(chains(), false, "10.1.1.1", PEER).as_deref(), Some("A"));
+    assert_eq!(of_table(chains(), false, "11.1.1.1", PEER).as_deref(), Some("C"));
+}
+
+#[test]
+fn sv4_6_any_source_is_chosen_where_the_kind_has_no_chain() {
+    use ConnectionSourceType::External;
+    let chains = vec![chain("A", of_type(External, anywhere())), chain("B", anywhere())];
+    assert_eq!(of_table(chains, true, "192.0.2.1", "127.0.0.1:1").as_deref(), Some("B"));
+}
+
+#[test]
+fn sv4_7_port_zero_is_no_wildcard() {
+    let chains = vec![chain("A", from(&[], &[0])), chain("B", anywhere())];
+    assert_eq!(of_table(chains, false, "192.0.2.1", PEER).as_deref(), Some("B"));
+}
+
+#[test]
+fn sv4_9_equal_conditions_are_rejected_after_normalisation() {
+    for (a, b) in [
+        (&["10.0.0.0/8", "11.0.0.0/8"][..], &["11.0.0.0/8"][..]),
+        (&["10.1.2.3/8"], &["10.0.0.0/8"]),
+        (&["::ffff:10.0.0.0/104"], &["10.0.0.0/8"]),
+    ] {
+        let error = rejected(vec![chain("A", to(a)), chain("B", to(b))]);
+        assert!(error.contains("matches connections that it or an earlier chain matches already"), "{error}");
+    }
+}
+
+#[test]
+fn sv4_11_the_search_does_not_grow_with_the_number_of_chains() {
+    let of = |count: u32| {
+        let address = |index: u32| Ipv4Addr::from(0x0a00_0000 + index);
+        let chains = (0..count).map(|index| {
+            let range = format!("{}/32", address(index));
+            chain(&index.to_string(), to(&[&range]))
+        });
+        parse_socket(&socket_listener(chains.collect()))
+    };
+    // Each prefix length is looked up once, whatever the number of chains: a scan of them would take minutes.
+    let listener = of(10_000);
+    for index in (0..10_000_u32).cycle().take(1_000_000) {
+        let local = SocketAddr::from((Ipv4Addr::from(0x0a00_0000 + index), 8080));
+        let connection = Connection::new(local, ([192, 0, 2, 1], 1).into());
+        let found = listener.chain_index(&connection);
+        assert_eq!(found, Some(ChainIndex::Listed(index as usize)));
+    }
+    assert_eq!(
+        listener.filter_chain(&connection("10.0.39.15:8080", PEER)).map(|chain| &*chain.name),
+        Some("9999")
+    );
+}
+
 /// A chain in general form: all conditions are lists.
 #[derive(Debug, Clone)]
 struct Model {
