@@ -68,7 +68,7 @@ where
             Ok(Poll::Pending) => return Poll::Pending,
             Ok(Poll::Ready(())) => TaskEnd::Completed,
             Err(panic) => {
-                let message = message(&*panic);
+                let message = panic_message(&*panic);
                 tracing::error!(task = this.name, reason = message, "background task panicked");
                 TaskEnd::Panicked(message)
             }
@@ -87,7 +87,7 @@ impl<F, E: FnOnce(TaskEnd)> Drop for Supervised<F, E> {
 }
 
 /// The text of a panic.
-fn message(panic: &(dyn Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("a panic without a text").chars().take(MAX_MESSAGE).collect()

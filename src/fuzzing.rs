@@ -102,7 +102,7 @@ impl Receiver {
     /// Receives a message from the server, and processes it completely.
     pub fn receive(&mut self, message: Bytes) {
         if let Some(stream) = self.stream {
-            self.input(StreamEvent::Received { stream, message });
+            self.input(StreamEvent::Received { stream, message, at: None });
         }
         while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
             self.engine.handle_timeout(self.now);

@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # on channels are not listed: their blocks need other servers, or are no programs, and documentation tests compile them.
 documents=(README.md docs/{channel/README,channel/generated,TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
 # The blocks in `expect`.
-examples=(channel page resolve watch csds channelz metrics observe testing applied generated)
+examples=(channel page resolve watch csds channelz metrics recorder observe testing applied generated)
 
 main() {
   root=$PWD
@@ -160,6 +160,7 @@ expect() {
     *'Channel::builder('*) what=channel check=calls expected='answered: Some("12")' ;;
     *'ClientStatusService'*) what=csds check=listens expected=18001 ;;
     *'Metrics::new'*) what=metrics check=ends expected='counted: 1 endpoints' ;;
+    *'impl Recorder for'*) what=recorder check=ends expected='counted: 1 endpoints' ;;
     *'TestControlPlane::start()'*) what=testing check=ends expected='' ;;
     *'watch::<Cluster>("cart")'*) what=watch check=prints expected='use Cluster' ;;
     *) fail "tests/trial.sh does not know the Rust block at $(place "$(basename "$1" .rs)"): add it to expect" ;;

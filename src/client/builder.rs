@@ -20,6 +20,8 @@ use super::{
     load_driver::LoadDriver,
     observer::{self, Observer},
     pool::{self, PoolKey},
+    recorder::Recorder,
+    recording::Recorders,
     registry::{Registry, Role},
 };
 #[cfg(feature = "metrics")]
@@ -57,8 +59,7 @@ pub struct ClientBuilder {
     /// Which resources are valid.
     validation: Validation,
     /// Where the client records metrics.
-    #[cfg(feature = "metrics")]
-    metrics: Option<Metrics>,
+    recorders: Recorders,
 }
 
 impl ClientBuilder {
@@ -72,8 +73,7 @@ impl ClientBuilder {
             dns: None,
             scope: String::new(),
             validation: Validation::default(),
-            #[cfg(feature = "metrics")]
-            metrics: None,
+            recorders: Recorders::default(),
         }
     }
 
@@ -88,7 +88,14 @@ impl ClientBuilder {
     /// Records gRPC's metrics of xDS clients (A78), with the [scope](Self::scope) as `grpc.target`.
     #[cfg(feature = "metrics")]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
-        self.metrics = Some(metrics.clone());
+        self.recorders.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Adds a recorder of the metrics of the client, for a metrics library other than OpenTelemetry. Their label `grpc.target` is
+    /// the [scope](Self::scope). Builders with the same recorder, not an equal one, may [share](Self::shared) a client.
+    pub fn recorder(mut self, recorder: Arc<dyn Recorder>) -> Self {
+        self.recorders.others.push(recorder);
         self
     }
 
@@ -123,10 +130,7 @@ impl ClientBuilder {
     /// Makes the client the observing part of another one, which is not counted.
     fn observe(&mut self) {
         self.validation = Validation::Observe;
-        #[cfg(feature = "metrics")]
-        {
-            self.metrics = None;
-        }
+        self.recorders = Recorders::default();
     }
 
     /// Sets the variant of the protocol for servers without one in the bootstrap
@@ -401,8 +405,7 @@ impl ClientBuilder {
             grpc: grpc.clone(),
             scope: scope.clone(),
             validation: *validation,
-            #[cfg(feature = "metrics")]
-            metrics: self.metrics.clone(),
+            recorders: self.recorders.clone(),
         };
         let (registry, share) = pool::PROCESS.share(key, || self.build().map(|client| client.registry))?;
         Ok(Client { registry, runtime, share: Some(share) })
@@ -487,8 +490,7 @@ impl ClientBuilder {
         let reporting = Reporting::new(loads.clone(), &encode_node(bootstrap.node()), random_seed());
         let load_driver = LoadDriver::new(reporting, keepalive, &commands);
         let driver = Driver::new(engine, transports, lookups, received, load_driver);
-        #[cfg(feature = "metrics")]
-        let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
+        let driver = driver.with_recording(self.recorders.begin(&self.scope));
         Ok((Registry::new(commands, identity, bootstrap, role, loads), driver.run()))
     }
 }

@@ -22,10 +22,9 @@ use super::{
     command::{Command, Publish},
     dns::Lookups,
     load_driver::{LoadDriver, Network},
+    recording::{Recorders, Recording},
     unapplied::UnappliedReports,
 };
-#[cfg(feature = "metrics")]
-use crate::metrics::Recorder;
 use crate::{
     base::ByWatch,
     capacity::Shrink,
@@ -66,9 +65,8 @@ pub(super) struct Driver {
     lookups: Lookups,
     /// The load reports, which share the connections.
     loads: LoadDriver,
-    /// Where metrics are recorded, if the application has set it.
-    #[cfg(feature = "metrics")]
-    recorder: Option<Recorder>,
+    /// Where metrics are recorded.
+    recording: Recording,
 }
 
 /// The work after a wait.
@@ -112,15 +110,13 @@ impl Driver {
             unapplied: UnappliedReports::default(),
             lookups,
             loads,
-            #[cfg(feature = "metrics")]
-            recorder: None,
+            recording: Recorders::default().begin(""),
         }
     }
 
     /// Records the metrics.
-    #[cfg(feature = "metrics")]
-    pub(super) fn with_recorder(mut self, recorder: Option<Recorder>) -> Self {
-        self.recorder = recorder;
+    pub(super) fn with_recording(mut self, recording: Recording) -> Self {
+        self.recording = recording;
         self
     }
 
@@ -275,8 +271,7 @@ impl Driver {
     /// lost here.
     fn carry_out(&mut self) {
         // Metrics are updated before watches see the effects.
-        #[cfg(feature = "metrics")]
-        self.record();
+        self.recording.record(&mut self.engine);
         while let Some(order) = self.engine.poll_output() {
             match order {
                 Output::Transport(StreamCommand::Connect { stream, to, keepalive }) => {
@@ -306,6 +301,7 @@ impl Driver {
                 }
             }
         }
+        self.recording.record_applied(now());
         // After the watches, which are up to date for those who wait.
         self.unapplied.report(|watch_id| self.engine.unapplied(watch_id));
         let (loads, network) = self.loads();
@@ -315,10 +311,7 @@ impl Driver {
 
     /// Records the streams of load reports.
     fn record_load_reports(&mut self) {
-        #[cfg(feature = "metrics")]
-        if let Some(recorder) = &self.recorder {
-            self.loads.record(recorder);
-        }
+        self.loads.record(&mut self.recording);
     }
 
     /// The load reports, and what they are sent with.
@@ -348,16 +341,6 @@ impl Driver {
         let watches: Vec<_> = self.watches.drain().map(|(_, watch)| watch).collect();
         for watch in watches.iter().filter_map(Weak::upgrade) {
             watch.close().wake();
-        }
-    }
-
-    /// Records what the engine reports.
-    #[cfg(feature = "metrics")]
-    fn record(&mut self) {
-        if let Some(recorder) = &self.recorder {
-            while let Some(metric) = self.engine.poll_metric() {
-                recorder.record(metric);
-            }
         }
     }
 

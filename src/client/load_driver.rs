@@ -13,9 +13,7 @@ use tokio::{
 };
 use tracing::trace;
 
-use super::{clock::now, command::Command};
-#[cfg(feature = "metrics")]
-use crate::metrics::{Recorded, Recorder};
+use super::{clock::now, command::Command, recording::Recording};
 use crate::{
     config::{ApiType, Server},
     engine::{Engine, Input},
@@ -47,11 +45,7 @@ pub(super) struct LoadDriver {
     /// Where the streams send them.
     reports: UnboundedSender<Input>,
     /// Set by each event and command, so that recording the metrics costs nothing between them.
-    #[cfg(feature = "metrics")]
     is_changed: bool,
-    /// The values that were recorded last, in the order of the streams: counters are incremented by the difference.
-    #[cfg(feature = "metrics")]
-    recorded: Vec<Recorded>,
 }
 
 /// The connections that resources come from, and what makes others.
@@ -87,32 +81,20 @@ impl LoadDriver {
             hosts: BTreeMap::new(),
             events,
             reports,
-            #[cfg(feature = "metrics")]
             is_changed: false,
-            #[cfg(feature = "metrics")]
-            recorded: Vec::new(),
         }
     }
 
     /// Records the metrics.
-    #[cfg(feature = "metrics")]
-    pub(super) fn record(&mut self, recorder: &Recorder) {
-        if !std::mem::take(&mut self.is_changed) {
-            return;
-        }
-        let reports = self.reporting.status();
-        self.recorded.resize_with(reports.len(), Recorded::default);
-        for (report, recorded) in reports.iter().zip(&mut self.recorded) {
-            recorder.record_load_reports(report, recorded);
+    pub(super) fn record(&mut self, recording: &mut Recording) {
+        if recording.is_reading() && std::mem::take(&mut self.is_changed) {
+            recording.record_load_reports(&self.reporting.status());
         }
     }
 
     /// Notes that metrics are to be recorded.
     fn note_change(&mut self) {
-        #[cfg(feature = "metrics")]
-        {
-            self.is_changed = true;
-        }
+        self.is_changed = true;
     }
 
     /// The next event of a stream.

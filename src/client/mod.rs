@@ -30,6 +30,8 @@ mod members;
 mod observer;
 mod on_change;
 mod pool;
+pub mod recorder;
+mod recording;
 mod registry;
 mod resolution;
 mod resource_selector;

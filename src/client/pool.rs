@@ -10,7 +10,7 @@ use std::{
 
 use tokio::runtime;
 
-use super::registry::Registry;
+use super::{recording::Recorders, registry::Registry};
 use crate::{config::Bootstrap, engine::Settings, resource::Validation, transport::GrpcTransport};
 
 /// Shared clients by their configurations.
@@ -31,8 +31,7 @@ pub(super) struct PoolKey {
     /// The scope, since the status and metrics of a client have one.
     pub(super) scope: String,
     pub(super) validation: Validation,
-    #[cfg(feature = "metrics")]
-    pub(super) metrics: Option<crate::metrics::Metrics>,
+    pub(super) recorders: Recorders,
 }
 
 /// A share in a client: that of one caller, with the clones of that handle and their watches.

@@ -281,4 +281,5 @@ mod durations;
 mod life;
 #[cfg(feature = "test-util")]
 mod load_reports;
+mod recorders;
 mod resolution;

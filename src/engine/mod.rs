@@ -35,12 +35,10 @@ use std::{sync::Arc, time::Instant};
 
 use tracing::debug;
 
-#[cfg(any(test, feature = "metrics"))]
-pub(crate) use self::observability::Metric;
 #[cfg(any(test, feature = "client", feature = "fuzzing"))]
 pub(crate) use self::observability::Status;
 #[cfg(any(test, feature = "client"))]
-pub(crate) use self::observability::{ResourceReport, ServerReport};
+pub(crate) use self::observability::{Metric, ResourceReport, ServerReport};
 use self::{
     authorities::{Authorities, RequestedName},
     batches::Batches,
@@ -233,7 +231,7 @@ impl Engine {
     }
 
     /// The next change of a counter; `None` when there was none since the last time.
-    #[cfg(any(test, feature = "metrics"))]
+    #[cfg(any(test, feature = "client"))]
     pub(crate) fn poll_metric(&mut self) -> Option<Metric> {
         Metric::poll(&mut self.authorities, &mut self.store, self.ingest.updates())
     }

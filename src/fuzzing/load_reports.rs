@@ -74,7 +74,7 @@ impl LoadReporting {
     pub fn receive(&mut self, message: &[u8]) {
         let Some(stream) = self.stream else { return };
         let message = Bytes::copy_from_slice(message);
-        self.reporting.handle_event(StreamEvent::Received { stream, message }, self.now);
+        self.reporting.handle_event(StreamEvent::Received { stream, message, at: None }, self.now);
         self.settle();
     }
 

@@ -281,7 +281,7 @@ impl World {
             return;
         };
         let message = response.encode_to_vec().into();
-        self.reporting.handle_event(StreamEvent::Received { stream, message }, self.now);
+        self.reporting.handle_event(StreamEvent::Received { stream, message, at: None }, self.now);
     }
 
     fn lose_stream(&mut self) {

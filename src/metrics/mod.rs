@@ -7,6 +7,12 @@
 //! | `grpc.xds_client.resource_updates_valid` | counter | target, server, resource type | resources received and accepted, unchanged ones too |
 //! | `grpc.xds_client.resource_updates_invalid` | counter | target, server, resource type | resources received and rejected |
 //! | `grpc.xds_client.resources` | gauge | target, authority, cache state, resource type | resources in the cache |
+//! | `xdskit.client.requests` | counter | target, server, resource type, request kind | requests handed to the transport |
+//! | `xdskit.client.request_bytes` | counter | target, server, resource type, request kind | their size as protobuf, uncompressed |
+//! | `xdskit.client.responses` | counter | target, server, resource type | messages received |
+//! | `xdskit.client.response_bytes` | counter | target, server, resource type | their size as protobuf, uncompressed |
+//! | `xdskit.client.stream_ends` | counter | target, server, stream end | ends of streams, and failed attempts to open one |
+//! | `xdskit.client.apply_duration` | histogram | target, server, resource type, response outcome | seconds from the arrival of a response to the publication of what it has changed |
 //! | `xdskit.lrs.connected` | gauge | target, server | 1 when the client has a stream of load reports to the server, else 0; none while nothing is reported |
 //! | `xdskit.lrs.reports_sent` | counter | target, server | requests with load reports |
 //! | `xdskit.lrs.report_bytes` | counter | target, server | their size |
@@ -18,6 +24,11 @@
 //! authority of the names, `#old` for old-style ones; `xds.cache_state` one of `requested`, `acked`, `nacked`,
 //! `nacked_but_cached`, `does_not_exist`, `does_not_exist_but_cached`, `received_error`, `received_error_but_cached` and
 //! `timeout`.
+//!
+//! With the prefix `xdskit.`: `request.kind` is `subscription`, `ack` or `nack`; `stream.end` one of `cancelled_by_client`,
+//! `closed_by_server`, `unreachable`, `message_too_large`, `too_many_pings`, `credentials`, `unusable`, or the name of the gRPC status
+//! that ended the stream; `response.outcome` `accepted` or `rejected`. Responses of no requested type have the type `#other`, so that a
+//! server cannot add series.
 //!
 //! `connected` has no value for a server without subscriptions, and `resources` none for a state without resources. Nothing
 //! is recorded for a client that has ended. The values of clients with the same scope are added.
@@ -38,28 +49,22 @@
 #[cfg(feature = "channel")]
 mod channel;
 mod gauges;
-mod load_reports;
+mod recorder;
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
-use opentelemetry::{
-    KeyValue,
-    metrics::{Counter, Meter},
-};
+use opentelemetry::metrics::{Counter, Histogram, Meter};
 
 #[cfg(feature = "channel")]
 pub use self::channel::{ChannelMetrics, ChannelMetricsBuilder};
-pub(crate) use self::load_reports::Recorded;
-use self::{
-    gauges::{ClientGauges, Gauges},
-    load_reports::LoadCounters,
-};
-use crate::{config::ConfigSource, engine::Metric};
+use self::{gauges::Gauges, recorder::ClientRecorder};
+use crate::client::recorder::{self as instruments, Recorder};
 
 /// The instruments of a meter, for any number of clients.
 ///
 /// Create one for each meter and pass it to all clients, since the callbacks of the gauges cannot be removed from the
-/// meter. Clones are handles of the same instruments.
+/// meter. Clones are handles of the same instruments. Other metrics libraries implement
+/// [`Recorder`](crate::client::recorder::Recorder).
 #[derive(Clone)]
 pub struct Metrics {
     /// Shared by clones.
@@ -68,61 +73,33 @@ pub struct Metrics {
 
 /// The instruments of a provider.
 struct Inner {
-    /// Failures of servers.
-    server_failure: Counter<u64>,
-    /// Resources that were valid.
-    valid: Counter<u64>,
-    /// Resources that were not.
-    invalid: Counter<u64>,
-    /// Counters of load reports.
-    load_reports: LoadCounters,
+    counters: BTreeMap<instruments::Counter, Counter<u64>>,
+    histograms: BTreeMap<instruments::Histogram, Histogram<f64>>,
     /// Current values.
     gauges: Arc<Gauges>,
-}
-
-/// The recorder of one client's metrics.
-#[derive(Debug)]
-pub(crate) struct Recorder {
-    /// The instruments.
-    metrics: Metrics,
-    /// The label of the client.
-    target: KeyValue,
-    /// The current values of the client.
-    gauges: Arc<ClientGauges>,
 }
 
 impl Metrics {
     /// Creates the instruments.
     pub fn new(meter: &Meter) -> Self {
-        let counter =
-            |name, unit, what| meter.u64_counter(name).with_unit(unit).with_description(what).build();
-        let inner = Inner {
-            server_failure: counter(
-                "grpc.xds_client.server_failure",
-                "{failure}",
-                "how often a management server became unreachable, or ended a stream without a response",
-            ),
-            valid: counter(
-                "grpc.xds_client.resource_updates_valid",
-                "{resource}",
-                "resources received that were accepted, changed or not",
-            ),
-            invalid: counter(
-                "grpc.xds_client.resource_updates_invalid",
-                "{resource}",
-                "resources received that were rejected",
-            ),
-            load_reports: LoadCounters::new(meter),
-            gauges: Gauges::new(meter),
-        };
-        Self { inner: Arc::new(inner) }
+        let counters = instruments::Counter::ALL.iter().map(|counter| {
+            let instrument = counter.instrument();
+            let built = meter.u64_counter(instrument.name).with_unit(instrument.unit);
+            (*counter, built.with_description(instrument.description).build())
+        });
+        let histograms = instruments::Histogram::ALL.iter().map(|histogram| {
+            let instrument = histogram.instrument();
+            let built = meter.f64_histogram(instrument.name).with_unit(instrument.unit);
+            let built = built.with_description(instrument.description);
+            (*histogram, built.with_boundaries(histogram.boundaries().into()).build())
+        });
+        let (counters, histograms) = (counters.collect(), histograms.collect());
+        Self { inner: Arc::new(Inner { counters, histograms, gauges: Gauges::new(meter) }) }
     }
 
-    /// The recorder of a client with this scope.
-    pub(crate) fn recorder(&self, scope: &str) -> Recorder {
-        let target = KeyValue::new("grpc.target", scope.to_owned());
-        let gauges = self.inner.gauges.client(target.clone());
-        Recorder { metrics: self.clone(), target, gauges }
+    /// The recorder of one client.
+    pub(crate) fn recorder(&self) -> impl Recorder {
+        ClientRecorder { metrics: self.clone(), gauges: self.inner.gauges.client() }
     }
 }
 
@@ -137,46 +114,4 @@ impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").finish_non_exhaustive()
     }
-}
-
-impl Recorder {
-    /// Records an event of the engine.
-    pub(crate) fn record(&self, metric: Metric) {
-        let Inner { server_failure, valid: all_valid, invalid: all_invalid, .. } = &*self.metrics.inner;
-        match metric {
-            Metric::Resources { group, authority, type_url, state, count } => {
-                let key = (authority, short(type_url), state.as_str());
-                self.gauges.set_resources((key, group.0), count);
-            }
-            Metric::Connected { stream, source, connected } => {
-                self.gauges.set_connected((source.to_string(), stream.0), connected);
-            }
-            Metric::Failures { source, count } => {
-                server_failure.add(count, &[self.target.clone(), server_label(&source)]);
-            }
-            Metric::Updates { source, type_url, valid, invalid } => {
-                let labels = [self.target.clone(), server_label(&source), type_label(short(type_url))];
-                for (counter, count) in [(all_valid, valid), (all_invalid, invalid)] {
-                    if count > 0 {
-                        counter.add(count, &labels);
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The label of a server.
-fn server_label(source: &ConfigSource) -> KeyValue {
-    KeyValue::new("grpc.xds.server", source.to_string())
-}
-
-/// The label of a resource type.
-fn type_label(name: &'static str) -> KeyValue {
-    KeyValue::new("grpc.xds.resource_type", name)
-}
-
-/// The type's name without its prefix.
-fn short(type_url: &'static str) -> &'static str {
-    type_url.strip_prefix("type.googleapis.com/").unwrap_or(type_url)
 }

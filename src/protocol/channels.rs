@@ -16,6 +16,7 @@ use super::{
     subscription::{Absence, Subscription},
     subscriptions::{SubId, Subscriptions},
     timers::{DoesNotExistTimers, Wait},
+    traffic::Traffic,
     variant::Written,
 };
 
@@ -34,6 +35,8 @@ pub(super) struct Channels {
     max_waiting_bytes: usize,
     /// The type of a response by which more bytes wait.
     overfull: Option<TypeId>,
+    /// The numbers of messages, and of ends of streams.
+    pub(super) traffic: Traffic,
 }
 
 impl Channels {
@@ -48,6 +51,7 @@ impl Channels {
             max_request_size: settings.max_request_size,
             max_waiting_bytes: settings.max_waiting_bytes,
             overfull: None,
+            traffic: Traffic::default(),
         }
     }
 

@@ -14,6 +14,7 @@ use super::{
     sent_names::SentNames,
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
+    traffic::RequestKind,
     variant::{Answer, Head, Variant, Written},
 };
 use crate::resource::Version;
@@ -419,14 +420,14 @@ impl Variant for Delta {
             false => None,
         };
         let mut says_something = answer.is_some();
-        let is_nack = answer.as_ref().is_some_and(|answer| answer.error.is_some());
+        written.kind = answer.as_ref().map_or(RequestKind::Subscription, Answer::kind);
         if let Some(Answer { nonce, error, .. }) = answer {
             put_unless_empty(NONCE, &nonce, &mut request);
             if let Some(error) = error {
                 put_error(ERROR, &error, &mut request);
             }
         }
-        if !is_nack && self.change_due(subscriptions).is_some_and(|due| due <= now) {
+        if written.kind != RequestKind::Nack && self.change_due(subscriptions).is_some_and(|due| due <= now) {
             says_something |= self.put_changes(subscriptions, &mut request, &mut written, now);
         }
         if !says_something {

@@ -15,6 +15,7 @@ use super::{
     stream_event::{Disconnect, StreamEvent},
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
+    traffic::Traffic,
     variant::Answer,
 };
 use crate::{config::ConfigSource, escape::Escaped, wire::Malformed};
@@ -374,6 +375,11 @@ impl Machine {
     /// Ends a pause: a stream of another type shows that the server can be reached.
     pub(crate) fn hasten(&mut self, now: Instant) {
         self.exchange.stream.hasten(now);
+    }
+
+    /// The numbers of messages and of ends of streams since the last call, if there are any.
+    pub(crate) fn take_traffic(&mut self) -> Option<Traffic> {
+        self.exchange.channels.traffic.take()
     }
 
     /// The next command for the transport; to be called until there is none.

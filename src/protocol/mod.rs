@@ -43,10 +43,13 @@ mod stream_event;
 mod subscription;
 mod subscriptions;
 mod timers;
+mod traffic;
 mod variant;
 
 #[cfg(any(test, feature = "client", feature = "fuzzing"))]
 pub(crate) use self::source_key::ConnectTarget;
+#[cfg(any(test, feature = "client"))]
+pub(crate) use self::traffic::{Messages, RequestKind, StreamEnd};
 pub(crate) use self::{
     channel::Channel,
     digests::Digests,
@@ -61,6 +64,7 @@ pub(crate) use self::{
     stream_event::StreamEvent,
     subscription::{Extent, Subscription},
     subscriptions::{SubId, Subscriptions},
+    traffic::Traffic,
 };
 pub use self::{
     stream::ConnectionState,

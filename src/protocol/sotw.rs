@@ -15,6 +15,7 @@ use super::{
     request_batcher::RequestBatcher,
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
+    traffic::RequestKind,
     variant::{Answer, Crossing, Head, Variant, Written},
 };
 use crate::resource::Version;
@@ -383,6 +384,7 @@ impl Variant for Sotw {
         let next = self.on_stream.answers.next();
         if next.is_some_and(|answer| answer.error.is_some()) {
             // Names beside an error are lost to some servers (MS1), so that changes wait for the next request.
+            written.kind = RequestKind::Nack;
             return (self.write_nack(head.node, now), written);
         }
         let is_new = next.is_some_and(|ack| ack.nonce.is_empty() || ack.nonce != self.on_stream.nonce);
@@ -414,6 +416,7 @@ impl Variant for Sotw {
         }
         let mut version = self.version.clone();
         if let Some((answered, ack)) = ack {
+            written.kind = ack.kind();
             self.on_stream.nonce = ack.nonce;
             version = answered;
         }

@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use bytes::Bytes;
 
 use super::id::StreamId;
@@ -32,6 +34,8 @@ pub(crate) enum StreamEvent {
         stream: StreamId,
         /// The bytes of the message.
         message: Bytes,
+        /// When the transport has received it, if that may be earlier than its handling.
+        at: Option<Instant>,
     },
     /// The last request has the same answer as before; there is no message.
     Unchanged {

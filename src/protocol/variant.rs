@@ -6,6 +6,7 @@ use super::{
     id::TypeId,
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
+    traffic::RequestKind,
 };
 use crate::resource::Version;
 
@@ -162,6 +163,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// What the request is for that has it.
+    pub(crate) fn kind(&self) -> RequestKind {
+        if self.error.is_some() { RequestKind::Nack } else { RequestKind::Ack }
+    }
+
     /// Whether it is a NACK that has to wait.
     pub(crate) fn waits(&self, now: Instant) -> bool {
         self.error.is_some() && self.not_before > now
@@ -180,6 +186,8 @@ pub(crate) struct Head<'a> {
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) ty: TypeId,
+    /// What the request is for.
+    pub(crate) kind: RequestKind,
     /// The names that are new in the request: their does-not-exist timers begin when it is sent.
     pub(crate) subscribed: Vec<SubId>,
     /// The names that are not in the request any more: they are released when it is sent.
@@ -197,6 +205,7 @@ impl Written {
     pub(crate) fn nothing(ty: TypeId) -> Self {
         Self {
             ty,
+            kind: RequestKind::Subscription,
             subscribed: Vec::new(),
             unsubscribed: Vec::new(),
             wildcard_left: false,

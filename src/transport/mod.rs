@@ -259,7 +259,8 @@ impl ConnectionEvents {
 
     /// Reports a received message.
     pub fn received(&self, message: Bytes) {
-        self.reporter.report(StreamEvent::Received { stream: self.reporter.stream, message });
+        let at = Some(tokio::time::Instant::now().into_std());
+        self.reporter.report(StreamEvent::Received { stream: self.reporter.stream, message, at });
     }
 
     /// Reports the result of a poll: nothing has changed (status 304).

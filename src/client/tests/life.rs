@@ -47,6 +47,11 @@ impl Network {
         self.sent.lock().unwrap().clone()
     }
 
+    /// Receives a message on the last connection.
+    pub(super) fn receive(&self, message: Bytes) {
+        self.events.lock().unwrap().last().unwrap().received(message);
+    }
+
     pub(super) fn client(&self) -> ClientBuilder {
         let bootstrap = Bootstrap::builder().server(Server::new("localhost:1").insecure()).build().unwrap();
         Client::builder(bootstrap).transport(self.clone())

@@ -19,7 +19,7 @@ use tracing::info;
 
 use super::{
     super::{
-        counts::ConnectionCounts,
+        counts::{ConnectionCounts, TrafficCounts},
         failure::Failure,
         store::{CollectionKey, Store},
     },
@@ -42,11 +42,16 @@ pub(super) struct Failover<'a> {
     sources: Sources<'a>,
     /// Counters for metrics.
     connections: &'a mut ConnectionCounts,
+    traffic: &'a mut TrafficCounts,
 }
 
 impl<'a> Failover<'a> {
-    pub(super) fn new(sources: Sources<'a>, connections: &'a mut ConnectionCounts) -> Self {
-        Self { sources, connections }
+    pub(super) fn new(
+        sources: Sources<'a>,
+        connections: &'a mut ConnectionCounts,
+        traffic: &'a mut TrafficCounts,
+    ) -> Self {
+        Self { sources, connections, traffic }
     }
 
     /// Handles the events of a server's machine.
@@ -72,6 +77,9 @@ impl<'a> Failover<'a> {
         }
         while let Some(command) = self.sources.servers[server].machine.poll_command() {
             store.push_command(command);
+        }
+        if let Some(traffic) = self.sources.servers[server].machine.take_traffic() {
+            self.traffic.add(server, traffic);
         }
         let state = &self.sources.servers[server];
         self.connections.note(server, state.machine.stream().connection(), state.failure.is_some());

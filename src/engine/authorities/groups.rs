@@ -79,7 +79,7 @@ impl AuthorityState {
     }
 
     /// The authority of its names; `None` for the names of the older form.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone report it"))]
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "metrics alone report it"))]
     pub(crate) fn authority(&self) -> Option<&Arc<str>> {
         self.authority.as_ref()
     }

@@ -63,7 +63,7 @@ pub(super) use self::{
 };
 use self::{fallback::Failover, sources::Registry, unused::Unused};
 use super::{
-    counts::ConnectionCounts,
+    counts::{ConnectionCounts, TrafficCounts},
     selection::{Refusal, TypedName},
     store::{Collection, CollectionKey, Store},
 };
@@ -92,6 +92,7 @@ pub(super) struct Authorities {
     unused: Unused,
     /// Counters for metrics.
     connections: ConnectionCounts,
+    traffic: TrafficCounts,
 }
 
 /// A name to request.
@@ -111,6 +112,7 @@ impl Authorities {
             groups: Groups::new(&bootstrap, &settings),
             unused: Unused::default(),
             connections: ConnectionCounts::default(),
+            traffic: TrafficCounts::default(),
             registry: Registry::new(bootstrap, settings, seed),
         }
     }
@@ -337,11 +339,12 @@ impl Authorities {
             if !self.groups.with(id).is_empty() || !self.servers.is_unused(id) {
                 continue;
             }
-            if is_busy(id) || self.connections.has_unread_of(id) {
+            if is_busy(id) || self.connections.has_unread_of(id) || self.traffic.has_unread_of(id) {
                 self.unused.note_server(id);
                 continue;
             }
             self.connections.forget(id);
+            self.traffic.forget(id);
             self.servers.remove(id);
             removed.push(id);
         }
@@ -350,8 +353,8 @@ impl Authorities {
 
     /// The events of machines, and the moves of groups from one server to another.
     fn failover(&mut self) -> Failover<'_> {
-        let Self { registry, servers, groups, unused, connections } = self;
-        Failover::new(Sources::new(registry, servers, groups, unused), connections)
+        let Self { registry, servers, groups, unused, connections, traffic } = self;
+        Failover::new(Sources::new(registry, servers, groups, unused), connections, traffic)
     }
 
     /// The groups and servers of names.
@@ -417,6 +420,11 @@ impl Authorities {
     /// The servers and the groups at once, to change a server by what its groups are.
     pub(super) fn servers_and_groups(&mut self) -> (&mut Servers, &Groups) {
         (&mut self.servers, &self.groups)
+    }
+
+    /// The counters of messages, to poll their changes, and to note applied responses.
+    pub(super) fn traffic(&mut self) -> &mut TrafficCounts {
+        &mut self.traffic
     }
 
     /// The counters of connections and failures, to poll their changes.

@@ -56,7 +56,7 @@ impl ConnectionCounts {
     }
 
     /// The next change.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone read it"))]
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "metrics alone read it"))]
     pub(crate) fn poll(&mut self) -> Option<ConnectionChange> {
         self.is_read = true;
         if let Some(id) = self.changed.pop_first() {

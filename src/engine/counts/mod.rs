@@ -5,10 +5,12 @@
 
 mod connections;
 mod resources;
+mod traffic;
 mod updates;
 
 pub(super) use self::{
     connections::{ConnectionChange, ConnectionCounts},
     resources::{CacheState, ResourceCounts},
+    traffic::{AppliedResponse, TrafficChange, TrafficCounts},
     updates::{ReceivedCounts, UpdateCounts},
 };

@@ -37,7 +37,7 @@ impl CacheState {
     }
 
     /// The label of A78 and A88.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone show it"))]
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "metrics alone show it"))]
     pub(crate) fn as_str(self) -> &'static str {
         match (self.state, self.held) {
             (ResourceState::Requested, _) => "requested",
@@ -89,7 +89,7 @@ impl ResourceCounts {
     }
 
     /// The next number that has changed.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone read it"))]
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "metrics alone read it"))]
     pub(crate) fn poll(&mut self) -> Option<(ResourceKey, u64)> {
         self.is_read = true;
         let key = self.changed.pop_first()?;

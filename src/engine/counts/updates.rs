@@ -36,7 +36,7 @@ impl UpdateCounts {
     }
 
     /// The next numbers, and where the resources came from.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone read it"))]
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "metrics alone read it"))]
     pub(crate) fn poll(&mut self) -> Option<(TypeAtServer, ReceivedCounts)> {
         self.is_read = true;
         self.updates.pop_first()

@@ -7,6 +7,7 @@ use super::super::{
         Absence, Authorities, CollectionMembers, Globs, Groups, Memberships, Placement, ResponseId,
         ServerState, Unanswered,
     },
+    counts::AppliedResponse,
     store::Store,
 };
 use crate::{
@@ -183,6 +184,12 @@ impl<'a> Feed<'a> {
     /// Handles the events of the server's machine.
     pub(super) fn drain_events(&mut self, store: &mut Store) {
         self.authorities.drain_events(store, self.at.server, self.now);
+    }
+
+    /// Notes for metrics that a response was applied and answered.
+    pub(super) fn note_applied(&mut self, arrived_at: Instant, is_accepted: bool) {
+        let response = AppliedResponse { from: self.at, arrived_at, is_accepted };
+        self.authorities.traffic().on_applied(response);
     }
 }
 

@@ -369,7 +369,9 @@ impl<'f> Step<'f> {
             response.verdict.reject_error(&format_args!("{name:?}"), &reason);
         }
         rejected::reject_unattributed(response, &mut feed, store);
+        let is_accepted = response.verdict.is_accepted();
         updates.add(feed.at(), finish::conclude(response, &mut feed, store));
+        feed.note_applied(response.arrived_at(), is_accepted);
         response.stage = Stage::Done;
     }
 }

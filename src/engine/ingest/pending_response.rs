@@ -169,6 +169,11 @@ impl PendingResponse {
         self.ty
     }
 
+    /// When its bytes were received, whatever it has waited for since.
+    pub(super) fn arrived_at(&self) -> Instant {
+        self.envelope.arrived_at.unwrap_or(self.since)
+    }
+
     /// Its arrival time, or that of the decision of its consumers.
     pub(crate) fn since(&self) -> Instant {
         self.since

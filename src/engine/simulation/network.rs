@@ -342,7 +342,7 @@ impl<E> Network<E> {
             self.events.push_back(NetworkEvent::Delivered(id, response, due));
         }
         // What was on its way when a stream was given up may still come.
-        self.engine.handle_input(StreamEvent::Received { stream, message: bytes.into() }, self.now);
+        self.engine.handle_input(StreamEvent::Received { stream, message: bytes.into(), at: None }, self.now);
     }
 
     /// Brings what a server sent to the client, as far as it reads.

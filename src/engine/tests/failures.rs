@@ -135,7 +135,7 @@ fn a_response_in_work_when_its_stream_ends_still_counts() {
     let resources = names.iter().map(|name| any::<Part>(name, "x")).collect();
     let message = prost::Message::encode_to_vec(&response::<Part>("1", resources)).into();
     rig.engine.handle_input(
-        crate::protocol::StreamEvent::Received { stream: super::rig::stream(1), message },
+        crate::protocol::StreamEvent::Received { stream: super::rig::stream(1), message, at: None },
         rig.now,
     );
     rig.drain();

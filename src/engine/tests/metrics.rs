@@ -130,6 +130,10 @@ fn counted(rig: &mut Rig, what: &str) -> Vec<String> {
             ("server", format!("connected {} {connected}", source))
         }
         Metric::Failures { source, count } => ("server", format!("failures {} {count}", source)),
+        other @ (Metric::Requests { .. }
+        | Metric::Responses { .. }
+        | Metric::StreamEnds { .. }
+        | Metric::Applied { .. }) => ("traffic", format!("{other:?}")),
     };
     let all = std::iter::from_fn(|| rig.engine.poll_metric()).map(describe);
     all.filter(|(kind, _)| what.is_empty() || *kind == what).map(|(_, text)| text).collect()

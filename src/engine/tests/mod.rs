@@ -27,6 +27,7 @@ mod simulation;
 mod sources;
 mod status;
 mod timers;
+mod traffic;
 mod ttl;
 mod versions;
 mod wildcard;

@@ -285,7 +285,7 @@ impl Rig {
     }
 
     pub(super) fn receive_from(&mut self, stream: StreamId, bytes: Vec<u8>) -> Vec<String> {
-        let mut outputs = self.input(StreamEvent::Received { stream, message: bytes.into() });
+        let mut outputs = self.input(StreamEvent::Received { stream, message: bytes.into(), at: None });
         outputs.extend(self.work());
         outputs
     }

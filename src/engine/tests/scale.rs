@@ -50,8 +50,10 @@ impl Recording {
             rig.now = at;
             if response == Some(at) {
                 let (_, bytes) = self.on_the_way.pop_front().unwrap();
-                rig.engine
-                    .handle_input(StreamEvent::Received { stream: stream(1), message: bytes.into() }, at);
+                rig.engine.handle_input(
+                    StreamEvent::Received { stream: stream(1), message: bytes.into(), at: None },
+                    at,
+                );
             } else {
                 rig.engine.handle_timeout(at);
             }
@@ -160,7 +162,7 @@ fn no_step_of_a_large_response_does_all_of_it() {
     rig.sent(1);
     let resources = names.iter().map(|name| any::<Full>(name, "x")).collect();
     let message = response::<Full>("1", resources).encode_to_vec().into();
-    rig.engine.handle_input(StreamEvent::Received { stream: stream(1), message }, rig.now);
+    rig.engine.handle_input(StreamEvent::Received { stream: stream(1), message, at: None }, rig.now);
     let mut most = 0;
     while let Some((_, Timer::Work)) = rig.engine.poll_timeout() {
         let before = rig.engine.work_counters().parsed;

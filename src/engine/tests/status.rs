@@ -171,7 +171,8 @@ fn the_bytes_of_secrets_are_never_shown() {
     rig.open::<Secret>(&["identity"]);
     let value = secret.encode_to_vec().into();
     let response = response::<Secret>("1", vec![Any { type_url: Secret::TYPE_URL.into(), value }]);
-    let input = StreamEvent::Received { stream: stream(1), message: response.encode_to_vec().into() };
+    let input =
+        StreamEvent::Received { stream: stream(1), message: response.encode_to_vec().into(), at: None };
     rig.engine.handle_input(input, rig.now);
     while rig.engine.poll_output().is_some() {}
     rig.engine.handle_timeout(rig.now);

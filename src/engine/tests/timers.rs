@@ -143,7 +143,7 @@ fn a_response_that_is_being_worked_off_wins_over_the_timer() {
     rig.pass(Duration::from_millis(14_999));
     let resources = names.iter().map(|name| any::<Part>(name, "x")).collect();
     let message = prost::Message::encode_to_vec(&response::<Part>("1", resources)).into();
-    let input = protocol::StreamEvent::Received { stream: super::rig::stream(1), message };
+    let input = protocol::StreamEvent::Received { stream: super::rig::stream(1), message, at: None };
     rig.engine.handle_input(input, rig.now);
     assert!(rig.drain().len() < names.len(), "it takes several steps");
     let outputs = rig.pass(Duration::from_secs(1));

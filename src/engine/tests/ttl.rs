@@ -439,7 +439,7 @@ fn a_response_that_is_being_worked_off_wins_over_the_deadline() {
     };
     let message = response.encode_to_vec().into();
     timed.rig.now += Duration::from_secs(29);
-    let outputs = timed.rig.input(StreamEvent::Received { stream: stream_to(0, 1), message });
+    let outputs = timed.rig.input(StreamEvent::Received { stream: stream_to(0, 1), message, at: None });
     assert_eq!(outputs, NONE);
     timed.rig.now += Duration::from_secs(2);
     while let Some((_, Timer::Work)) = timed.rig.engine.poll_timeout() {

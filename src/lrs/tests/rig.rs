@@ -187,7 +187,7 @@ impl Rig {
 
     pub(super) fn respond_with(&mut self, server: u32, message: &[u8]) {
         let (stream, message) = (self.stream(server), message.to_vec().into());
-        self.reporting.handle_event(StreamEvent::Received { stream, message }, self.now);
+        self.reporting.handle_event(StreamEvent::Received { stream, message, at: None }, self.now);
         self.commands();
     }
 

@@ -18,7 +18,7 @@ use crate::{
         channels::Channels,
         envelope::Envelope,
         event::{Event, Timer},
-        id::{NamedType, ServerId, StreamId, TypeId},
+        id::{NamedType, ServerId, TypeId},
         quarantine::{Ended, Quarantine},
         settings::Settings,
         source_key::SourceKey,
@@ -132,8 +132,10 @@ impl Exchange {
             StreamEvent::Alive { .. } => self.stream.on_alive(),
             StreamEvent::GoingAway { .. } => self.stream.on_going_away(now),
             StreamEvent::RequestSent { .. } => self.on_request_sent(now),
-            StreamEvent::Received { stream, message } => return self.on_received(stream, message, now),
-            StreamEvent::NotFound { stream } => return self.on_not_found(stream, now),
+            StreamEvent::Received { message, at, .. } => {
+                return self.on_received(message, at.unwrap_or(now), now);
+            }
+            StreamEvent::NotFound { .. } => return self.on_not_found(now),
             StreamEvent::Unchanged { .. } => self.on_unchanged(now),
             StreamEvent::Failed { reason, .. } => self.on_exchange_failed(reason, now),
             StreamEvent::Disconnected { reason, .. } => self.on_disconnected(reason, now),
@@ -143,22 +145,22 @@ impl Exchange {
     }
 
     /// Opens a response and finds its type; `None` when there is nothing in it for us. The caller that gets one concludes it.
-    fn on_received(&mut self, stream: StreamId, message: Bytes, now: Instant) -> Option<(TypeId, Envelope)> {
+    fn on_received(&mut self, message: Bytes, at: Instant, now: Instant) -> Option<(TypeId, Envelope)> {
         self.last_poll.on_answered(&self.source_key);
-        let opened = self.open(message, now);
+        let opened = self.open(message, at, now);
         if opened.is_none() {
             // Nothing will be concluded, or another response of the type first, so reading goes on here: no response, however odd,
             // stalls the stream.
-            self.commands.push_back(StreamCommand::Read { stream });
+            self.commands.push_back(StreamCommand::Read { stream: self.stream.id() });
         }
         self.proceed(now);
         opened
     }
 
     /// The server has none of the requested resources: the same as a response of the type without resources (MS6).
-    fn on_not_found(&mut self, stream: StreamId, now: Instant) -> Option<(TypeId, Envelope)> {
+    fn on_not_found(&mut self, now: Instant) -> Option<(TypeId, Envelope)> {
         let before = std::mem::take(&mut self.last_poll);
-        let opened = self.on_received(stream, empty_response(&self.source_key), now);
+        let opened = self.on_received(empty_response(&self.source_key), now, now);
         if opened.is_some() {
             self.last_poll.on_not_found(&self.source_key, &before);
         }
@@ -166,10 +168,12 @@ impl Exchange {
     }
 
     /// Slices a response and finds its type. What is no response of a requested type is logged, at a limited rate.
-    fn open(&mut self, message: Bytes, now: Instant) -> Option<(TypeId, Envelope)> {
-        let envelope = match Envelope::parse(message, self.is_delta()) {
+    fn open(&mut self, message: Bytes, at: Instant, now: Instant) -> Option<(TypeId, Envelope)> {
+        let bytes = message.len();
+        let mut envelope = match Envelope::parse(message, self.is_delta()) {
             Ok(envelope) => envelope,
             Err(malformed) => {
+                self.channels.traffic.on_response(None, bytes);
                 // Without type and nonce there is nothing to answer; good data is kept, and so is the stream.
                 self.unreadable = Some(malformed);
                 if let Some(left_out) = self.warnings.take(now) {
@@ -179,13 +183,16 @@ impl Exchange {
             }
         };
         let api_version = self.source_key.api_version();
+        envelope.arrived_at = Some(at);
         self.control_plane.on_response(&envelope);
         if self.stream.on_response() {
             debug!(server = %self.source_key, "server responded");
             self.events.push_back(Event::Recovered);
         }
         let type_url = api_version.spell(api_version.unspell(envelope.type_url()));
-        let Some(ty) = self.channels.requested(type_url) else {
+        let ty = self.channels.requested(type_url);
+        self.channels.traffic.on_response(ty, bytes);
+        let Some(ty) = ty else {
             // Rule B0.7: dropped without an answer.
             if let Some(left_out) = self.warnings.take(now) {
                 let type_url = envelope.type_url();
@@ -195,7 +202,7 @@ impl Exchange {
         };
         trace!(
             server = %self.source_key, type_url = envelope.type_url(), version = envelope.version(),
-            nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response received"
+            nonce = envelope.nonce(), resources = envelope.len(), bytes, "response received"
         );
         self.quarantine.on_response(ty);
         if self.channels.is_busy(ty) {
@@ -305,6 +312,7 @@ impl Exchange {
         // While the stream is still open, since its pending request is released.
         self.on_stream_gone();
         self.quarantine.on_stream_closed();
+        self.channels.traffic.on_cancelled();
         self.stream.close();
         self.commands.push_back(StreamCommand::Disconnect { stream });
     }
@@ -312,6 +320,7 @@ impl Exchange {
     /// The stream has ended, or could not be opened. The next attempt has to wait. A failure is reported unless the stream
     /// was healthy.
     fn on_disconnected(&mut self, reason: Disconnect, now: Instant) {
+        self.channels.traffic.on_disconnected(&reason);
         let ended = self.quarantine.on_disconnected(&reason, now);
         // Read before the state of the stream ends.
         let left = Left {
@@ -321,16 +330,12 @@ impl Exchange {
         self.on_stream_gone();
         let end = self.stream.on_disconnected(&reason, left, now, &mut self.random);
         match end {
-            End::Silent => {
-                info!(server = %self.source_key, reason = reason.message, "stream closed")
-            }
+            End::Silent => info!(server = %self.source_key, reason = reason.message, "stream closed"),
             End::Failure => {
-                warn!(server = %self.source_key, reason = reason.message, "stream failed")
+                warn!(server = %self.source_key, reason = reason.message, "stream failed");
+                // Before types are held back: those that still wait open the next server.
+                self.events.push_back(Event::Failed(reason.clone()));
             }
-        }
-        if end == End::Failure {
-            // Before types are held back: those that still wait open the next server.
-            self.events.push_back(Event::Failed(reason.clone()));
         }
         self.on_unanswered(ended, &reason);
     }
@@ -378,8 +383,7 @@ impl Exchange {
         let Self { channels, .. } = self;
         let deadlines = [channels.next_wildcard(), channels.next_does_not_exist(), self.forgotten_at()];
         if deadlines.into_iter().flatten().any(|at| at <= now) {
-            let stream = self.stream.id();
-            self.commands.push_back(StreamCommand::Disconnect { stream });
+            self.commands.push_back(StreamCommand::Disconnect { stream: self.stream.id() });
             self.on_disconnected(Disconnect::new(kind, why), now);
         }
     }
@@ -428,12 +432,8 @@ impl Exchange {
         let has_subscriptions = self.channels.has_subscriptions();
         if has_subscriptions && let Some(stream) = self.stream.connect() {
             debug!(server = %self.source_key, %stream, "opening stream");
-            let keepalive = self.stream.keepalive();
-            self.commands.push_back(StreamCommand::Connect {
-                stream,
-                to: self.source_key.connect_target(),
-                keepalive,
-            });
+            let (to, keepalive) = (self.source_key.connect_target(), self.stream.keepalive());
+            self.commands.push_back(StreamCommand::Connect { stream, to, keepalive });
         }
         self.write(now);
         let unwritten = self.channels.has_unwritten();
@@ -462,7 +462,8 @@ impl Exchange {
                     if !was_requested {
                         self.quarantine.on_requested(ty, now);
                     }
-                    let type_url = channel.type_url;
+                    let (type_url, kind) = (channel.type_url, written.kind);
+                    self.channels.traffic.on_request(ty, kind, message.len());
                     trace!(server = %self.source_key, type_url, bytes = message.len(), "request sent");
                     // Each poll is an exchange of its own.
                     open.node_sent = self.source_key.capabilities().streaming;

@@ -171,7 +171,7 @@ impl World {
             } else if let Some(response) = self.session.poll_response(&self.store) {
                 let message = response.encode_to_vec();
                 self.received += message.len();
-                let input = StreamEvent::Received { stream: self.stream, message: message.into() };
+                let input = StreamEvent::Received { stream: self.stream, message: message.into(), at: None };
                 self.rig.engine.handle_input(input, self.rig.now);
             } else {
                 return;
