@@ -298,7 +298,7 @@ pub use channel::Channel;
 pub use client::{Client, Resolution, ResourceSelector, Watch, WatchAll};
 pub use config::{Bootstrap, Target};
 pub use error::WatchError;
-pub use observed::Observed;
+pub use observed::{Observed, ResourceSource};
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
 
@@ -376,6 +376,11 @@ struct ResourceTypes;
 #[cfg(all(doctest, feature = "client", feature = "test-util"))]
 #[doc = include_str!("../docs/BATCHES.md")]
 struct BatchesOfStores;
+
+/// The example of the document, compiled.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../docs/INITIAL_RESOURCES.md")]
+struct StartWithoutServer;
 
 /// The examples of the guide, compiled.
 #[cfg(all(doctest, feature = "channel", feature = "tls", feature = "test-util"))]

@@ -23,12 +23,30 @@ pub enum Observed<T> {
         version: Version,
         /// The reason why the resource may be stale: the last known good one is kept through rejected updates and outages.
         warning: Option<WatchError>,
+        /// Where the resource comes from; `None` if the application has made it.
+        source: Option<Arc<ResourceSource>>,
     },
     /// There is no resource; one that was present before must not be used any more.
     #[non_exhaustive]
     Absent {
         /// The reason why there is none.
         reason: WatchError,
+    },
+}
+
+/// Where a resource comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResourceSource {
+    /// The initial resources of the client (`ClientBuilder::initial_resources`): no management server has answered the name.
+    Initial,
+    /// A management server, or a file: the one that has sent these contents first. Another one that repeats them does not replace it.
+    #[non_exhaustive]
+    Server {
+        /// The URI of the server, or the path of the file.
+        uri: String,
+        /// How the server named itself then (`control_plane.identifier`), at most 200 bytes.
+        identifier: Option<Arc<str>>,
     },
 }
 
@@ -47,6 +65,14 @@ impl<T> Observed<T> {
             Self::Present { warning, .. } => warning.as_ref(),
             Self::Absent { reason } => Some(reason),
             Self::Pending => None,
+        }
+    }
+
+    /// Where the resource comes from. `None` without one, and for one that the application has made.
+    pub fn source(&self) -> Option<&ResourceSource> {
+        match self {
+            Self::Present { source, .. } => source.as_deref(),
+            Self::Pending | Self::Absent { .. } => None,
         }
     }
 
@@ -71,8 +97,15 @@ impl<T> Observed<T> {
 /// It has no `Pending`: nothing is published before something is known.
 #[derive(Debug, Clone)]
 pub(crate) enum ErasedObserved {
-    Present { resource: Erased, version: Version, warning: Option<WatchError> },
-    Absent { reason: WatchError },
+    Present {
+        resource: Erased,
+        version: Version,
+        warning: Option<WatchError>,
+        source: Option<Arc<ResourceSource>>,
+    },
+    Absent {
+        reason: WatchError,
+    },
 }
 
 impl ErasedObserved {
@@ -81,8 +114,8 @@ impl ErasedObserved {
         match (self, other) {
             (Self::Absent { reason }, Self::Absent { reason: other }) => reason == other,
             (
-                Self::Present { resource, version, warning },
-                Self::Present { resource: others, version: other, warning: theirs },
+                Self::Present { resource, version, warning, .. },
+                Self::Present { resource: others, version: other, warning: theirs, .. },
             ) => Arc::ptr_eq(resource, others) && version == other && warning == theirs,
             (Self::Absent { .. }, Self::Present { .. }) | (Self::Present { .. }, Self::Absent { .. }) => {
                 false
@@ -95,8 +128,8 @@ impl ErasedObserved {
     pub(crate) fn typed<T: Send + Sync + 'static>(self) -> Observed<T> {
         match self {
             Self::Absent { reason } => Observed::Absent { reason },
-            Self::Present { resource, version, warning } => match resource.downcast() {
-                Ok(resource) => Observed::Present { resource, version, warning },
+            Self::Present { resource, version, warning, source } => match resource.downcast() {
+                Ok(resource) => Observed::Present { resource, version, warning, source },
                 Err(_) => {
                     unreachable!("a resource of another type than {} was published for it", type_name::<T>())
                 }
@@ -113,10 +146,11 @@ pub(crate) fn erase<T: Send + Sync + 'static>(observed: &Erased) -> Option<Erase
     match observed.downcast_ref::<Observed<T>>()? {
         Observed::Pending => None,
         Observed::Absent { reason } => Some(ErasedObserved::Absent { reason: reason.clone() }),
-        Observed::Present { resource, version, warning } => Some(ErasedObserved::Present {
+        Observed::Present { resource, version, warning, source } => Some(ErasedObserved::Present {
             resource: resource.clone(),
             version: version.clone(),
             warning: warning.clone(),
+            source: source.clone(),
         }),
     }
 }

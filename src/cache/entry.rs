@@ -6,11 +6,16 @@
 
 use std::{sync::Arc, time::Instant};
 
-use super::{AmbientError, OneOrMany, Policy, Raw, Redirect, ResourceState, ServerSubscriptions, Update};
+use bytes::Bytes;
+
+use super::{
+    AmbientError, Changed, InitialResource, OneOrMany, Policy, Raw, Redirect, ResourceState,
+    ServerSubscriptions, Update,
+};
 use crate::{
     base::WatchId,
     error::WatchError,
-    observed::ErasedObserved,
+    observed::{ErasedObserved, ResourceSource},
     protocol::{GroupId, TypeId},
     resource::{Erased, Version},
 };
@@ -42,6 +47,8 @@ pub(crate) struct Entry {
     /// unknown to the choice of a server, unlike a deleted one: the next server of the authority is opened if its own is
     /// unreachable.
     is_expired: bool,
+    /// What watches see until a server has answered, and then no more.
+    initial: Option<Box<InitialResource>>,
     /// What is known.
     state: State,
 }
@@ -83,6 +90,8 @@ struct Held {
     version: Version,
     /// The time of the last response with it, changed or not. The status shows it.
     updated: Instant,
+    /// The server that has sent it.
+    source: Option<Arc<ResourceSource>>,
     /// Why it may be stale, if a later response was no good.
     warning: Option<Box<AmbientError>>,
 }
@@ -96,16 +105,6 @@ pub(crate) struct Known {
     is_expired: bool,
     /// The state.
     state: State,
-}
-
-/// Whether there is a change to publish.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub(crate) enum Changed {
-    /// Watches must be notified.
-    Yes,
-    /// Watches see no change.
-    No,
 }
 
 impl Entry {
@@ -124,6 +123,7 @@ impl Entry {
             unnotified: OneOrMany::default(),
             is_glob: false,
             is_expired: false,
+            initial: None,
             state: State::Waiting { notified: None },
         }
     }
@@ -233,17 +233,27 @@ impl Entry {
     ///
     /// `failure` is a closure since its error is made for the resource, and most observations do not need it.
     pub(crate) fn observe(&self, failure: impl FnOnce() -> Option<WatchError>) -> Option<ErasedObserved> {
-        match &self.state {
-            State::Waiting { .. } => failure().map(|reason| ErasedObserved::Absent { reason }),
-            State::Gone(ambient_error) => {
-                Some(ErasedObserved::Absent { reason: ambient_error.error.clone() })
+        let without = || match &self.state {
+            State::Gone(ambient_error) => Some(ambient_error.error.clone()),
+            State::Waiting { .. } | State::Held(_) => failure(),
+        };
+        match (&self.state, &self.initial) {
+            (State::Held(Held { resource, version, warning, source, .. }), _) => {
+                Some(ErasedObserved::Present {
+                    resource: resource.clone(),
+                    version: version.clone(),
+                    // An error of the resource itself is more specific than one of its server.
+                    warning: warning
+                        .as_ref()
+                        .map(|ambient_error| ambient_error.error.clone())
+                        .or_else(without),
+                    source: source.clone(),
+                })
             }
-            State::Held(Held { resource, version, warning, .. }) => Some(ErasedObserved::Present {
-                resource: resource.clone(),
-                version: version.clone(),
-                // An error of the resource itself is more specific than one of its server.
-                warning: warning.as_ref().map(|ambient_error| ambient_error.error.clone()).or_else(failure),
-            }),
+            (_, Some(initial)) => Some(initial.observe(without())),
+            (State::Waiting { .. } | State::Gone(_), None) => {
+                without().map(|reason| ErasedObserved::Absent { reason })
+            }
         }
     }
 
@@ -258,7 +268,12 @@ impl Entry {
     /// Also called when an entry is published during a failure, so that the end of the publication does not cause a second one.
     pub(crate) fn on_failure(&mut self, error: Option<WatchError>) -> Changed {
         match &mut self.state {
-            State::Waiting { notified } if error.is_none() || *notified == error => Changed::No,
+            // The end of an error shows beside an initial resource, as it does beside a held one.
+            State::Waiting { notified }
+                if *notified == error || (error.is_none() && self.initial.is_none()) =>
+            {
+                Changed::No
+            }
             State::Waiting { notified } => {
                 *notified = error;
                 Changed::Yes
@@ -284,6 +299,9 @@ impl Entry {
     /// The state of the server error is not moved: another group may have another one, or none.
     pub(crate) fn adopt(&mut self, known: Known) -> Changed {
         (self.is_expired, self.state) = (known.is_expired, known.state);
+        if self.is_held() {
+            self.initial = None;
+        }
         match self.state {
             State::Waiting { .. } => Changed::No,
             State::Held(_) | State::Gone(_) => Changed::Yes,
@@ -293,9 +311,40 @@ impl Entry {
     /// A good resource was received.
     pub(crate) fn on_accepted(&mut self, resource: Erased, raw: Raw, update: Update) -> Changed {
         let Update { version, at: updated } = update;
-        self.state = State::Held(Held { resource, raw, version, updated, warning: None });
-        self.is_expired = false;
+        self.state = State::Held(Held { resource, raw, version, updated, source: None, warning: None });
+        (self.is_expired, self.initial) = (false, None);
         Changed::Yes
+    }
+
+    /// Sets the server that has sent the held resource.
+    pub(crate) fn set_source(&mut self, from: &Arc<ResourceSource>) {
+        if let State::Held(held) = &mut self.state {
+            held.source = Some(from.clone());
+        }
+    }
+
+    /// Watches see this resource until a server has answered, unless something is known already.
+    pub(crate) fn on_initial(&mut self, initial: InitialResource) -> Changed {
+        if !self.is_waiting() || self.initial.is_some() {
+            return Changed::No;
+        }
+        self.initial = Some(Box::new(initial));
+        Changed::Yes
+    }
+
+    /// The initial resource is not used any more: a server has answered in another way than by the resource.
+    pub(crate) fn end_initial(&mut self) -> Changed {
+        if self.initial.take().is_some() { Changed::Yes } else { Changed::No }
+    }
+
+    /// The bytes of the initial resource, while that is in use.
+    pub(crate) fn initial_bytes(&self) -> Option<&Bytes> {
+        self.initial.as_ref().map(|initial| initial.bytes())
+    }
+
+    /// Whether a server has answered, so that there can be no initial resource.
+    pub(crate) fn is_answered(&self) -> bool {
+        !self.is_waiting() && self.initial.is_none()
     }
 
     /// The held resource was received again, unchanged. False if it is not held, or has an error.
@@ -334,7 +383,8 @@ impl Entry {
     /// An invalid resource was received: the last known good one is kept (A46, A88-4).
     pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         let ambient_error = AmbientError { state: ResourceState::Nacked, error, update };
-        self.apply_ambient_error(ambient_error, !policy.fail_on_data_errors)
+        let ended = if policy.fail_on_data_errors { self.end_initial() } else { Changed::No };
+        self.apply_ambient_error(ambient_error, !policy.fail_on_data_errors).or(ended)
     }
 
     /// The server has deleted it (B1.10). For a resource that never existed, that is no change; for one that existed
@@ -351,12 +401,17 @@ impl Entry {
             State::Gone(ambient_error) if ambient_error.error.is_rejected() => false,
             State::Waiting { .. } | State::Gone(_) => return Changed::No,
         };
+        let ended = self.end_initial();
         self.apply_ambient_error(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
+            .or(ended)
     }
 
     /// The server reported that it does not exist (B2.14), whatever the state. If that was known already, it is no change.
     pub(crate) fn on_removed(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
-        if let State::Gone(known) = &mut self.state
+        let ended = self.end_initial();
+        // Beside an initial resource, the error was one of a server without an answer.
+        if ended == Changed::No
+            && let State::Gone(known) = &mut self.state
             // Not the errors are compared: the does-not-exist timer and a removal state the same fact in different words.
             && known.state == ResourceState::DoesNotExist
         {
@@ -365,6 +420,7 @@ impl Entry {
         }
         let keep = policy.keep_deleted && !policy.fail_on_data_errors;
         self.apply_ambient_error(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
+            .or(ended)
     }
 
     /// The server has not confirmed it within its TTL.
@@ -387,7 +443,10 @@ impl Entry {
         update: Update,
     ) -> Changed {
         let drop = data.is_some_and(|policy| policy.fail_on_data_errors);
+        // What no server has ever sent is no last known good resource of one that reports that there is none.
+        let ended = if drop || error.is_not_found() { self.end_initial() } else { Changed::No };
         self.apply_ambient_error(AmbientError { state: ResourceState::ReceivedError, error, update }, !drop)
+            .or(ended)
     }
 
     /// Handles the does-not-exist timer: the resource does not exist, unless the timeout counts as a server error (A88-5).
@@ -422,12 +481,6 @@ impl Entry {
             State::Waiting { .. } | State::Gone(_) => self.state = State::Gone(ambient_error),
         }
         if known { Changed::No } else { Changed::Yes }
-    }
-}
-
-impl From<Changed> for bool {
-    fn from(changed: Changed) -> Self {
-        changed == Changed::Yes
     }
 }
 

@@ -8,7 +8,9 @@
 //! that a server that repeats 10,000 resources for one changed costs 10,000 comparisons and one parse.
 
 mod ambient_error;
+mod changed;
 mod entry;
+mod initial;
 mod one_or_many;
 mod policy;
 mod raw;
@@ -19,7 +21,9 @@ mod table;
 pub use self::ambient_error::ResourceState;
 pub(crate) use self::{
     ambient_error::{AmbientError, Update},
-    entry::{Changed, Entry},
+    changed::Changed,
+    entry::Entry,
+    initial::InitialResource,
     one_or_many::OneOrMany,
     policy::Policy,
     raw::{Raw, ResponseBuffer},

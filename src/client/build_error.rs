@@ -2,9 +2,13 @@
 
 use thiserror::Error;
 
-use crate::{config::ConfigError, escape::debug_as_message};
 #[cfg(feature = "tls")]
-use crate::{escape::Escaped, tls::NoCrypto};
+use crate::tls::NoCrypto;
+use crate::{
+    base::Invalid,
+    config::ConfigError,
+    escape::{Escaped, debug_as_message},
+};
 
 /// The reason why a client could not be built.
 #[derive(Clone, PartialEq, Eq, Error)]
@@ -17,6 +21,9 @@ pub enum BuildError {
     /// certificate provider rejected its configuration.
     #[error("bootstrap: {0}")]
     Bootstrap(ConfigError),
+    /// An [initial resource](super::ClientBuilder::initial_resources) is invalid.
+    #[error("initial resources: {}", Escaped(.0))]
+    InitialResources(Invalid),
     /// A management server has the credentials `tls`, and TLS has no cryptography: no feature with one is enabled, the process has no
     /// default, and [`crypto_provider`](super::ClientBuilder::crypto_provider) is not set.
     #[cfg(feature = "tls")]

@@ -31,7 +31,7 @@ use crate::transport::credentials::RevocationLists;
 use crate::{
     background::supervise,
     config::{ApiType, Bootstrap, Polling, bounded},
-    engine::{Engine, OnDeletion, Settings},
+    engine::{Engine, InitialResources, OnDeletion, Settings, check_initial_resources},
     lrs::Reporting,
     protocol::encode_node,
     resource::{self, Validation, matcher::RegexLimits},
@@ -125,12 +125,6 @@ impl ClientBuilder {
     pub fn validation(mut self, validation: Validation) -> Self {
         self.validation = validation;
         self
-    }
-
-    /// Makes the client the observing part of another one, which is not counted.
-    fn observe(&mut self) {
-        self.validation = Validation::Observe;
-        self.recorders = Recorders::default();
     }
 
     /// Sets the variant of the protocol for servers without one in the bootstrap
@@ -347,6 +341,12 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets resources that serve until a management server has answered: a start without a server. See [`InitialResources`].
+    pub fn initial_resources(mut self, initial: InitialResources) -> Self {
+        self.settings.initial_resources = initial;
+        self
+    }
+
     /// Sets the extensions that the application implements, in addition to the built-in ones. Resources with other
     /// extensions are rejected, or accepted without the extension, by the rules of the extension point.
     pub fn extensions(mut self, registry: resource::Registry) -> Self {
@@ -460,7 +460,8 @@ impl ClientBuilder {
 
     /// Returns what builds the observing part of the client.
     pub(super) fn into_observing(mut self) -> Box<observer::Start> {
-        self.observe();
+        // It is not counted.
+        (self.validation, self.recorders) = (Validation::Observe, Recorders::default());
         Box::new(move |role| {
             let built = self.clone().build_part(role);
             let (registry, driver) =
@@ -484,6 +485,7 @@ impl ClientBuilder {
         let parse = |name: &str, config| registry.parse_certificate_provider(name, config);
         let bootstrap = self.bootstrap.plug(&parse).map_err(BuildError::Bootstrap)?;
         let settings = self.settings;
+        check_initial_resources(&bootstrap, &settings).map_err(BuildError::InitialResources)?;
         let keepalive = settings.protocol.keepalive;
         let engine = Engine::new(bootstrap.clone(), settings, random_seed());
         let loads = engine.loads().clone();

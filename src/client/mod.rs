@@ -62,7 +62,7 @@ pub use self::{
 };
 pub use crate::{
     cache::ResourceState,
-    engine::{BatchOutcome, OnDeletion},
+    engine::{BatchOutcome, InitialResources, OnDeletion},
     protocol::ConnectionState,
     resolve::Addresses,
     resource::Validation,

@@ -136,6 +136,9 @@ pub struct ResourceStatus {
     pub error: Option<UpdateError>,
     /// What is not used of the resource in use.
     pub remarks: Remarks,
+    /// Whether the resource in use is one of [`ClientBuilder::initial_resources`](super::ClientBuilder::initial_resources): no server
+    /// has answered the name.
+    pub is_initial: bool,
 }
 
 /// The failure of an update.
@@ -277,7 +280,17 @@ impl LoadReportStatus {
 
 impl ResourceStatus {
     fn new(report: ResourceReport, clock: &Clock) -> Self {
-        let ResourceReport { order: _, type_url, name, state, held, bytes, ambient_error, remarks } = report;
+        let ResourceReport {
+            order: _,
+            type_url,
+            name,
+            state,
+            held,
+            bytes,
+            ambient_error,
+            remarks,
+            is_initial,
+        } = report;
         let (version, updated) = held.unzip();
         Self {
             type_url,
@@ -289,6 +302,7 @@ impl ResourceStatus {
             bytes: bytes.map(|bytes| redact::redacted(type_url, &bytes).map_or(bytes, Bytes::from)),
             error: ambient_error.map(|ambient_error| UpdateError::new(ambient_error, clock)),
             remarks,
+            is_initial,
         }
     }
 }

@@ -254,7 +254,8 @@ fn client() -> (Client, Commands) {
 
 fn present(text: &'static str) -> Erased {
     let resource: Erased = Arc::new(Text(text));
-    let observed = ErasedObserved::Present { resource, version: Version::from("1"), warning: None };
+    let observed =
+        ErasedObserved::Present { resource, version: Version::from("1"), warning: None, source: None };
     ResourceType::of::<Text>().observe(observed)
 }
 

@@ -29,7 +29,17 @@ pub(super) fn client_config(status: ClientStatus, contents: bool) -> ClientConfi
 
 /// The status of a resource, with its message if the request does not exclude contents.
 fn generic(resource: ResourceStatus, contents: bool) -> GenericXdsConfig {
-    let ResourceStatus { type_url, name, state, version, last_updated, bytes, error, remarks: _ } = resource;
+    let ResourceStatus {
+        type_url,
+        name,
+        state,
+        version,
+        last_updated,
+        bytes,
+        error,
+        remarks: _,
+        is_initial: _,
+    } = resource;
     let bytes = bytes.filter(|_| contents);
     GenericXdsConfig {
         type_url: type_url.into(),

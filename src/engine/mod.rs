@@ -6,8 +6,8 @@
 //! yields `None`; [`poll_timeout`](Engine::poll_timeout) then returns the next deadline. Time comes with each call, and
 //! randomness from a seed, so that every run is reproducible.
 //!
-//! The engine consists of components, and keeps nothing but the contract and the routes between them. A component has private
-//! fields, takes at most two others as arguments, and records the consequences of a call as an [`Effect`] or an order.
+//! The engine keeps the contract, and the routes between its components. These have private fields, take at most two others as
+//! arguments, and record the consequences of a call as an [`Effect`] or an order.
 
 mod authorities;
 pub(crate) mod batches;
@@ -16,6 +16,7 @@ mod counts;
 mod delivery;
 mod failure;
 mod ingest;
+mod initial_resources;
 mod io;
 mod load_sources;
 mod observability;
@@ -35,6 +36,8 @@ use std::{sync::Arc, time::Instant};
 
 use tracing::debug;
 
+#[cfg(any(test, feature = "client"))]
+pub(crate) use self::ingest::check_initial_resources;
 #[cfg(any(test, feature = "client", feature = "fuzzing"))]
 pub(crate) use self::observability::Status;
 #[cfg(any(test, feature = "client"))]
@@ -57,12 +60,11 @@ pub(crate) use self::{
     selection::{SelectedBatches, SelectedName, Selection},
     settings::Settings,
 };
-pub use self::{batches::BatchOutcome, settings::OnDeletion};
+pub use self::{batches::BatchOutcome, initial_resources::InitialResources, settings::OnDeletion};
 use crate::{
     base::WatchId,
     config::{Bootstrap, Server, Target},
-    error::{Blame, WatchError},
-    escape::Escaped,
+    error::{Blame, Escaped, WatchError},
     protocol::{EntryId, StreamEvent, TypeAtServer, TypeId, TypeInGroup},
     resource::ResourceType,
 };
@@ -86,7 +88,7 @@ impl Engine {
     pub(crate) fn new(bootstrap: Arc<Bootstrap>, settings: impl Into<Settings>, seed: u64) -> Self {
         let settings = Arc::new(settings.into().bounded());
         Self {
-            store: Store::new(bootstrap.node().id.as_str().into(), bootstrap.additions()),
+            store: settings.initial_resources.store(&bootstrap),
             authorities: Authorities::new(bootstrap.clone(), settings.clone(), seed),
             ingest: Ingest::new(bootstrap.clone(), settings.clone()),
             indirections: Indirections::default(),
@@ -323,8 +325,7 @@ impl Engine {
         }
     }
 
-    /// Publishes a changed entry: to its watches, and as a member of collections. Indirections are followed for that, so that
-    /// both see the resource behind a redirect.
+    /// Publishes a changed entry to its watches, and as a member of collections. Both see the resource behind a redirect.
     fn publish(&mut self, id: EntryId, change: Change) {
         // It may have been removed since.
         let Some(entry) = self.store.get(id) else { return };
@@ -427,6 +428,7 @@ impl Engine {
             self.resolutions.source_of(self.indirections.origin_of(watch_id)).map(|source| &**source);
         let requested = RequestedName { typed: TypedName { name: &name, ..typed }, source };
         let entry = self.authorities.subscribe_name(&mut self.store, watch_id, &requested, now)?;
+        self.ingest.begin_initial(&mut self.store, entry);
         if !self.indirections.is_followed(watch_id) {
             // The redirect may have been refused for other watches only.
             self.store.note_redirect(entry);

@@ -5,6 +5,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
+use super::initial_resources::InitialResources;
 use crate::{
     config::bounded,
     lrs::LoadSettings,
@@ -35,6 +36,8 @@ pub(crate) struct Settings {
     pub(crate) batch_timeout: Duration,
     /// The settings of load reports.
     pub(crate) load_reports: LoadSettings,
+    /// The resources that serve until a server has answered.
+    pub(crate) initial_resources: InitialResources,
 }
 
 /// The policy for a resource in use that its server has deleted.
@@ -73,6 +76,7 @@ impl Default for Settings {
             regex_limits: RegexLimits::default(),
             batch_timeout: Duration::from_secs(20),
             load_reports: LoadSettings::default(),
+            initial_resources: InitialResources::default(),
         }
     }
 }

@@ -235,6 +235,11 @@ impl Channel {
         self.subscriptions.get(id).is_some_and(|sub| sub.timer() > self.answered_timer)
     }
 
+    /// Whether a response of the type was received on the stream.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
     /// Whether the last response that was accepted, heartbeats aside, had this version.
     pub(crate) fn is_accepted(&self, version: &Version) -> bool {
         self.accepted.as_ref() == Some(version)

@@ -18,7 +18,7 @@ use super::{
     traffic::Traffic,
     variant::Answer,
 };
-use crate::{config::ConfigSource, escape::Escaped, wire::Malformed};
+use crate::{config::ConfigSource, escape::Escaped, observed::ResourceSource, wire::Malformed};
 
 mod control_plane;
 mod exchange;
@@ -113,6 +113,12 @@ impl Machine {
     /// itself.
     pub(crate) fn may_want_all_names(&self) -> bool {
         self.exchange.control_plane.identifier.is_none()
+    }
+
+    /// The server as the source of its resources.
+    pub(crate) fn as_source(&mut self) -> Arc<ResourceSource> {
+        let Exchange { control_plane, source_key, .. } = &mut self.exchange;
+        control_plane.as_source(|| source_key.source().to_string())
     }
 
     /// What the server has said of itself.

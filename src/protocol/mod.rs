@@ -48,8 +48,6 @@ mod variant;
 
 #[cfg(any(test, feature = "client", feature = "fuzzing"))]
 pub(crate) use self::source_key::ConnectTarget;
-#[cfg(any(test, feature = "client"))]
-pub(crate) use self::traffic::{Messages, RequestKind, StreamEnd};
 pub(crate) use self::{
     channel::Channel,
     digests::Digests,
@@ -64,7 +62,7 @@ pub(crate) use self::{
     stream_event::StreamEvent,
     subscription::{Extent, Subscription},
     subscriptions::{SubId, Subscriptions},
-    traffic::Traffic,
+    traffic::{Messages, RequestKind, StreamEnd, Traffic},
 };
 pub use self::{
     stream::ConnectionState,

@@ -245,9 +245,12 @@ impl SnapshotBuilder {
 /// The state of a resource that was added or not.
 fn observed<T: Resource>(resource: Option<&Arc<T>>, name: &Arc<str>) -> Arc<Observed<T>> {
     Arc::new(match resource {
-        Some(resource) => {
-            Observed::Present { resource: resource.clone(), version: Version::default(), warning: None }
-        }
+        Some(resource) => Observed::Present {
+            resource: resource.clone(),
+            version: Version::default(),
+            warning: None,
+            source: None,
+        },
         None => {
             let about = Subject { type_url: T::TYPE_URL, name: name.clone(), node: Arc::default() };
             let reason =

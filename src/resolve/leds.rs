@@ -112,7 +112,7 @@ impl Leds {
     /// endpoints, and the reason is the warning.
     fn complete(&self, source: &Source) -> Option<Endpoints> {
         let Assignment { seen, .. } = self.assignments.get(source)?;
-        let Observed::Present { resource, version, warning } = &**seen else { return None };
+        let Observed::Present { resource, version, warning, source } = &**seen else { return None };
         let mut endpoints = BTreeMap::new();
         let mut stale = warning.clone();
         for locality in &resource.leds_localities {
@@ -131,6 +131,7 @@ impl Leds {
             resource,
             version: version.clone(),
             warning: stale,
+            source: source.clone(),
         })))
     }
 }

@@ -7,6 +7,7 @@ mod gcp_authn;
 mod header_lists;
 mod held_responses;
 mod idle;
+mod initial;
 mod load_reports;
 mod lookups;
 mod malformed;

@@ -50,7 +50,7 @@ impl ClientStatus {
         [
             Escaped(&resource.name).to_string(),
             resource.state.to_string(),
-            Escaped(&resource.version).to_string(),
+            if resource.is_initial { "(initial)".into() } else { Escaped(&resource.version).to_string() },
             type_name(resource.type_url).into(),
             resource.last_updated.map(|at| self.age(at)).unwrap_or_default(),
         ]
@@ -191,6 +191,7 @@ mod tests {
             bytes: None,
             error: Some(UpdateError { version, at: now, details }),
             remarks: Remarks::default(),
+            is_initial: false,
         };
         let server = ServerStatus {
             uri: "http://127.0.0.1:1".into(),

@@ -18,7 +18,7 @@ use super::{
     CollectionMembers, Groups, Placement, Servers,
 };
 use crate::{
-    cache::{Entry, ResourceState, Update},
+    cache::{Changed, Entry, ResourceState, Update},
     error::{Blame, Code, WatchError},
     invariant,
     protocol::{Channel, EntryId, ServerId, Subscription, TypeAtServer, TypeId, TypeInGroup},
@@ -205,10 +205,16 @@ impl<'a> Absence<'a> {
 
     fn set_absent(&mut self, store: &mut Store, id: EntryId, NotSent { server, error, now }: NotSent) {
         let policy = self.servers[server].policy;
+        let channel = store.get(id).and_then(|entry| self.servers[server].machine.channel(entry.ty));
+        let is_answered = channel.is_some_and(Channel::is_answered);
         // The held resource was missing from a response, but may have been in flight still.
         let changed = self.placement().apply(store, id, |entry| match entry.is_held() {
             true => entry.on_deleted(error, policy, Update { version: Version::default(), at: now }),
-            false => entry.on_timeout(error, now),
+            false => {
+                // A server that answers the type, and not the name, has answered it.
+                let ended = if is_answered { entry.end_initial() } else { Changed::No };
+                entry.on_timeout(error, now).or(ended)
+            }
         });
         if changed {
             self.placement().note_changed(store, id);

@@ -244,7 +244,7 @@ impl Groups {
     }
 
     /// The groups with an open server.
-    pub(super) fn with(&self, server: ServerId) -> Vec<GroupId> {
+    pub(in crate::engine) fn with(&self, server: ServerId) -> Vec<GroupId> {
         self.with_server(server).collect()
     }
 

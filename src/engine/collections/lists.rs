@@ -27,7 +27,7 @@ use crate::{
     error::{Subject, WatchError},
     invariant,
     name::ResourceName,
-    observed::{ErasedMembers, ErasedObserved},
+    observed::{ErasedMembers, ErasedObserved, ResourceSource},
     protocol::TypeId,
     resource::{Erased, Inline, List, ListEntry, ResourceType, Version},
 };
@@ -90,6 +90,7 @@ struct Listing<'a> {
     list: &'a List,
     version: &'a Version,
     warning: Option<&'a WatchError>,
+    source: Option<&'a Arc<ResourceSource>>,
 }
 
 /// The type of lists of a type's resources.
@@ -145,10 +146,15 @@ impl Lists {
         seen: ErasedObserved,
     ) {
         match seen {
-            ErasedObserved::Present { resource, version, warning } => {
+            ErasedObserved::Present { resource, version, warning, source } => {
                 if let Ok(list) = resource.downcast::<List>() {
                     self.set_warning(store, key, warning.clone());
-                    let listing = Listing { list: &list, version: &version, warning: warning.as_ref() };
+                    let listing = Listing {
+                        list: &list,
+                        version: &version,
+                        warning: warning.as_ref(),
+                        source: source.as_ref(),
+                    };
                     self.update_members(store, follow, key, listing);
                 }
             }
@@ -158,7 +164,8 @@ impl Lists {
                 self.set_warning(store, key, Some(reason));
                 if is_known {
                     let nothing = List { entries: Vec::new() };
-                    let listing = Listing { list: &nothing, version: &Version::default(), warning: None };
+                    let listing =
+                        Listing { list: &nothing, version: &Version::default(), warning: None, source: None };
                     self.update_members(store, follow, key, listing);
                 }
             }
@@ -379,8 +386,12 @@ fn set_inline(
     let new =
         Member::Inline { bytes: inline.bytes.clone(), version: version.clone(), warning: warning.clone() };
     if !old.is_some_and(|old| old.is_same(&new)) {
-        let seen =
-            ErasedObserved::Present { resource: inline.resource.clone(), version: version.clone(), warning };
+        let seen = ErasedObserved::Present {
+            resource: inline.resource.clone(),
+            version: version.clone(),
+            warning,
+            source: listing.source.cloned(),
+        };
         let observed = store.ty(key.ty).observe(seen);
         store.members.insert(key.clone(), name.clone(), observed);
     }

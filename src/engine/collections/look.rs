@@ -105,8 +105,8 @@ impl<'a> Look<'a> {
             return Some(ErasedObserved::Absent { reason });
         }
         Some(match self.at_watch(followed.watch_id, depth + 1)? {
-            ErasedObserved::Present { resource, version, warning: theirs } => {
-                ErasedObserved::Present { resource, version, warning: theirs.or(warning.clone()) }
+            ErasedObserved::Present { resource, version, warning: theirs, source } => {
+                ErasedObserved::Present { resource, version, warning: theirs.or(warning.clone()), source }
             }
             ErasedObserved::Absent { reason } => {
                 let path = format!("redirected to {target}");
@@ -165,8 +165,10 @@ impl<'a> Look<'a> {
     /// The state of an inline entry, found in the list by its name.
     fn at_inline(&mut self, watch_id: WatchId, depth: usize) -> Option<ErasedObserved> {
         let entry = self.indirections.lists.inline_entry(watch_id)?;
-        let (resource, version, warning) = match self.at_watch(entry.list, depth)? {
-            ErasedObserved::Present { resource, version, warning } => (resource, version, warning),
+        let (resource, version, warning, source) = match self.at_watch(entry.list, depth)? {
+            ErasedObserved::Present { resource, version, warning, source } => {
+                (resource, version, warning, source)
+            }
             ErasedObserved::Absent { reason } => {
                 let reason = reason.via(entry.about.clone(), "of the list");
                 return Some(ErasedObserved::Absent { reason });
@@ -178,6 +180,7 @@ impl<'a> Look<'a> {
                 resource: inline.resource.clone(),
                 version: if inline.version.is_empty() { version } else { inline.version.clone() },
                 warning,
+                source,
             },
             None => ErasedObserved::Absent {
                 reason: WatchError::new(

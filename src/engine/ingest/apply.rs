@@ -243,7 +243,12 @@ impl Applier<'_, '_> {
                 self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
                 let raw = self.raw(id, &located, bytes).with_bare(self.response.is_bare(&located));
                 left_out::log(self.store, self.response.ty, id, &resource);
-                self.store.apply(id, |entry| entry.on_accepted(resource, raw, update))
+                let from = self.feed.machine_mut().as_source();
+                self.store.apply(id, |entry| {
+                    let changed = entry.on_accepted(resource, raw, update);
+                    entry.set_source(&from);
+                    changed
+                })
             }
             Err(invalid) => {
                 let Some(about) = self.store.existing(id).map(|entry| self.store.subject(entry)) else {

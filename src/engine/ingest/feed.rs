@@ -1,6 +1,6 @@
 //! The other end of a response: the subscriptions of its server and type, and what hangs on them.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use super::super::{
     authorities::{
@@ -184,6 +184,16 @@ impl<'a> Feed<'a> {
     /// Handles the events of the server's machine.
     pub(super) fn drain_events(&mut self, store: &mut Store) {
         self.authorities.drain_events(store, self.at.server, self.now);
+    }
+
+    /// The authorities whose active server it is; `None` is that of the names of the older form.
+    pub(super) fn served_authorities(&self) -> Vec<Option<Arc<str>>> {
+        let groups = self.authorities.groups();
+        let served = groups.with(self.at.server).into_iter().map(|group| groups.get(group));
+        served
+            .filter(|group| group.active() == self.at.server)
+            .map(|group| group.authority().cloned())
+            .collect()
     }
 
     /// Notes for metrics that a response was applied and answered.

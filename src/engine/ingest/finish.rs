@@ -4,6 +4,8 @@
 //! name; absences, which depend on that; completion; and the answer, which is due for each response, also if nothing of it was
 //! used.
 
+use std::collections::BTreeSet;
+
 use super::{
     super::{counts::ReceivedCounts, store::Store},
     feed::Feed,
@@ -70,6 +72,22 @@ pub(super) fn complete(response: &PendingResponse, feed: &mut Feed<'_>, store: &
     } else if undecided {
         // It may be complete or not: known when nothing follows.
         feed.channel_mut().await_quiet(response.since());
+    }
+}
+
+/// An accepted response has all resources of a type: initial ones that nobody watches are obsolete. Those in use are decided by their
+/// does-not-exist timers, since the response may have crossed their request.
+pub(super) fn end_initial(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut Store) {
+    let ty = feed.ty();
+    let is_full = store.ty(ty).full_state() && !response.envelope.is_delta() && !response.is_heartbeat();
+    if store.initial().is_empty() || !is_full || !response.verdict.is_accepted() {
+        return;
+    }
+    let watched = store.iter().filter(|(_, entry)| entry.ty == ty && entry.initial_bytes().is_some());
+    let watched: BTreeSet<_> = watched.map(|(_, entry)| entry.name.clone()).collect();
+    let type_url = store.type_url(ty);
+    for authority in feed.served_authorities() {
+        store.initial_mut().forget_type(type_url, authority.as_deref(), |name| watched.contains(name));
     }
 }
 

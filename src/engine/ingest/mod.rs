@@ -30,6 +30,7 @@ mod feed;
 mod finish;
 mod globs;
 mod heartbeats;
+mod initial;
 mod left_out;
 mod locate;
 mod located;
@@ -47,6 +48,7 @@ use std::{
     time::Instant,
 };
 
+pub(crate) use self::initial::check_initial_resources;
 pub(super) use self::review::{Decision, Proposal, ProposedChange};
 use self::{
     apply::Applier,
@@ -119,14 +121,12 @@ struct Step<'a> {
 
 impl Ingest {
     pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>) -> Self {
-        let known = bootstrap.certificate_providers().iter().filter(|(_, provider)| provider.is_known());
-        let providers = known.map(|(name, _)| name.clone()).collect();
         Self {
             pending: VecDeque::new(),
             reviewed: BTreeSet::new(),
             held: BTreeMap::new(),
             proposal: None,
-            parser: ParserSettings { bootstrap, settings, providers },
+            parser: ParserSettings::new(bootstrap, settings),
             work: WorkCounters::default(),
             updates: UpdateCounts::default(),
         }
@@ -289,6 +289,12 @@ impl Ingest {
 }
 
 impl ParserSettings {
+    fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>) -> Self {
+        let known = bootstrap.certificate_providers().iter().filter(|(_, provider)| provider.is_known());
+        let providers = known.map(|(name, _)| name.clone()).collect();
+        Self { bootstrap, settings, providers }
+    }
+
     /// The context for parsing a resource of a server; the caller adds the peer, the name and the time to live.
     fn context(&self, trusted: bool) -> Context<'_> {
         let named_servers = self.settings.follow_config_sources.then(|| self.bootstrap.named_servers());
@@ -362,6 +368,7 @@ impl<'f> Step<'f> {
             finish::find_narrow(response, feed, store);
             absence::apply(response, feed, store);
             finish::complete(response, feed, store);
+            finish::end_initial(response, feed, store);
         }
         let Self { response, mut feed, store, updates, .. } = self;
         // AP6: a removal is in effect whatever its consumers say, and the server gets to know.

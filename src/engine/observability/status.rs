@@ -59,6 +59,8 @@ pub(crate) struct ResourceReport {
     pub(crate) ambient_error: Option<AmbientError>,
     /// What is not used of the held resource.
     pub(crate) remarks: Remarks,
+    /// The bytes are those of the initial resource, which is in use.
+    pub(crate) is_initial: bool,
 }
 
 impl Status {
@@ -123,13 +125,15 @@ fn connection(server: &ServerState) -> ConnectionState {
 /// The report of an entry. Bytes of secrets are left out, since a status is shown to operators and written to logs.
 fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
     let is_secret = ty.is_sensitive() || ty.type_url() == Secret::TYPE_URL;
+    let bytes = entry.raw().map(Raw::to_bytes).or_else(|| entry.initial_bytes().cloned());
     ResourceReport {
         order: entry.ty.0,
         type_url: ty.type_url(),
         name: entry.name.clone(),
         state: entry.state(),
         held: entry.held().map(|(version, at)| (version.clone(), at)),
-        bytes: entry.raw().filter(|_| !is_secret && !entry.is_glob).map(Raw::to_bytes),
+        bytes: bytes.filter(|_| !is_secret && !entry.is_glob),
+        is_initial: entry.initial_bytes().is_some(),
         ambient_error: entry.ambient_error().cloned(),
         remarks: entry.resource().and_then(|resource| ty.remarks(resource)).cloned().unwrap_or_default(),
     }

@@ -7,7 +7,7 @@ use super::{
     keys::ResourceId,
     model::{All, Model, One},
     network::Network,
-    parts::Seen,
+    parts::{INITIAL, Seen},
     script::{ServerMode, Ty},
     server::SimServer,
 };
@@ -171,6 +171,10 @@ fn fits(server: &SimServer, ty: Ty, (text, seen): (Option<&str>, Option<&Seen>))
             server.contradicts_store && warning.is_rejected() && seen == text
         }
         (Some(text), Some(seen)) => *seen == Seen::Present { text: text.to_owned(), warning: None },
+        // A server that has nothing of a type need not send a response of it, nor one of the names that it lacks.
+        (None, Some(Seen::Present { text, warning })) if text == INITIAL => {
+            warning.as_ref().is_some_and(|warning| !warning.is_of_server())
+        }
         (None, Some(Seen::Absent(reason))) => {
             // What a server sent against its store stays rejected or absent.
             let is_deletion = ty == Ty::Part

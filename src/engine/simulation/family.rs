@@ -48,6 +48,7 @@ enum Freedom {
     KeepsKnownNames,
     UnsetWildcard,
     ComparesText,
+    InitialResources,
 }
 
 /// How a server of a world behaves.
@@ -127,6 +128,12 @@ impl Family {
         is_drawn && self.freedoms.contains(&Freedom::SharedNames)
     }
 
+    /// Whether the client of a world has initial resources, in a third of the worlds.
+    pub(super) fn has_initial_resources(&self, seed: u64) -> bool {
+        let is_drawn = fastrand::Rng::with_seed(seed ^ 0x0010_1717).u32(0..3) == 0;
+        is_drawn && self.freedoms.contains(&Freedom::InitialResources)
+    }
+
     /// How a server of a world behaves. Half of the servers take no freedom.
     pub(super) fn server_behavior(&self, (seed, id): (u64, usize), is_delta: bool) -> ServerBehavior {
         // Not the randomness of the world, so that it stays as it is when freedoms are added.
@@ -176,7 +183,7 @@ impl Default for Family {
 }
 
 impl Freedom {
-    const ALL: [Self; 31] = [
+    const ALL: [Self; 32] = [
         Self::IgnoreNamesInNack,
         Self::SkipKnownVersions,
         Self::ResendKnownVersions,
@@ -208,6 +215,7 @@ impl Freedom {
         Self::KeepsKnownNames,
         Self::UnsetWildcard,
         Self::ComparesText,
+        Self::InitialResources,
     ];
 
     /// Whether no model has to consider it.
@@ -243,7 +251,8 @@ impl Freedom {
             | Self::SharedNames
             | Self::KeepsKnownNames
             | Self::UnsetWildcard
-            | Self::ComparesText => false,
+            | Self::ComparesText
+            | Self::InitialResources => false,
         }
     }
 
@@ -291,7 +300,7 @@ impl Freedom {
             Self::UnsetWildcard => (behavior.legacy_wildcard_only, behavior.unset_wildcard) = (true, true),
             Self::ComparesText => behavior.compares_text = true,
             // It is one of the world.
-            Self::SharedNames => {}
+            Self::SharedNames | Self::InitialResources => {}
             Self::SplitResponses => settings.max_per_response = Some(1 + (seed % 2) as usize),
         }
     }

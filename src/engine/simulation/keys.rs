@@ -1,6 +1,10 @@
 //! The names of a simulated world.
 
-use super::script::Ty;
+use super::{
+    parts::{Full, INITIAL, Part, message},
+    script::Ty,
+};
+use crate::engine::InitialResources;
 
 /// A resource that can be watched.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +29,31 @@ impl ResourceId {
                 Self { ty, authority, name: format!("xdstp://{text}/{short}/r{number}") }
             }
         }
+    }
+
+    /// Initial resources of these names.
+    pub(super) fn initial(names: impl Iterator<Item = Self>) -> InitialResources {
+        names.fold(InitialResources::new(), |initial, Self { ty, name, .. }| {
+            let message = message(&name, INITIAL);
+            match ty {
+                Ty::Full => initial.with_name::<Full>(name, message),
+                Ty::Part => initial.with_name::<Part>(name, message),
+            }
+        })
+    }
+
+    /// A resource of the world of one server.
+    pub(super) fn of_one(ty: Ty, name: u8) -> Self {
+        Self { ty, authority: 0, name: format!("r{name}") }
+    }
+
+    /// The names of the world of several servers.
+    pub(super) fn all(shares: (bool, bool)) -> impl Iterator<Item = Self> {
+        let authorities = 0..AUTHORITIES.len() as u8;
+        let keys = authorities.flat_map(|authority| (0..NAMES).map(move |name| (authority, name)));
+        keys.flat_map(move |(authority, name)| {
+            Ty::ALL.into_iter().map(move |ty| Self::of((ty, authority, name), shares))
+        })
     }
 
     /// The resource of everything of a type that has a name.

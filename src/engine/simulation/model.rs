@@ -11,7 +11,7 @@ use super::{
     history::History,
     keys::ResourceId,
     network::Network,
-    parts::Seen,
+    parts::{INITIAL, Seen},
     script::Ty,
     server::{Open, SimServer},
     session::Response,
@@ -34,6 +34,8 @@ pub(super) struct Model {
     /// Everything of a type has names of authorities.
     pub(super) shared: bool,
     history: History,
+    /// The resources that a server has answered, which never have their initial contents again.
+    replaced: BTreeSet<ResourceId>,
     /// The nonces of the last response, and of those before it on its stream.
     nonces: BTreeSet<(usize, u64, String)>,
     repeated: bool,
@@ -134,8 +136,20 @@ impl Model {
         let Some(one) = self.ones.get_mut(&watch_id) else { panic!("{watch_id:?} is not watched") };
         assert_ne!(one.seen.as_ref(), Some(&seen), "an equal state is not published twice");
         let (key, before) = (one.key.clone(), one.seen.replace(seen.clone()));
+        let was_initial = matches!(&before, Some(Seen::Present { text, .. }) if text == INITIAL);
         match &seen {
+            Seen::Present { text, .. } if text == INITIAL => {
+                assert!(!self.replaced.contains(&key), "{key:?} was answered before");
+                assert!(seen.error().is_some(), "{key:?}: the initial contents are marked");
+                return self.count("initial");
+            }
+            Seen::Absent(reason) if was_initial => {
+                assert!(!reason.is_of_server(), "the initial {key:?} is lost with its server: {reason}");
+                self.replaced.insert(key.clone());
+                self.count("initial absent");
+            }
             Seen::Present { text, .. } => {
+                self.replaced.insert(key.clone());
                 let active = network.active(key.authority);
                 let is_unsolicited = active.is_some_and(|active| network.was_unsolicited(active, &key));
                 let new = self.history.on_good(&key, text, self.repeated || is_unsolicited);
@@ -241,6 +255,8 @@ impl Model {
         let seen: BTreeMap<_, _> = seen.collect();
         for (name, seen) in &seen {
             match seen {
+                // A member that is watched by its name was sent, and rejected.
+                Seen::Present { text, .. } if text == INITIAL => {}
                 Seen::Present { text, .. } => {
                     self.history.on_good(&ResourceId::member(name), text, self.repeated);
                 }

@@ -79,6 +79,9 @@ pub(in crate::engine) fn any<T: Resource>(name: &str, text: &str) -> Any {
     Any { type_url: T::TYPE_URL.into(), value: message(name, text) }
 }
 
+/// The contents of initial resources, which no server has.
+pub(in crate::engine) const INITIAL: &str = "initial";
+
 fn text(bytes: &[u8]) -> Result<String, Invalid> {
     match wire::string_field(bytes, 2) {
         Ok("bad") => Err(Invalid::field("text", "it is bad")),

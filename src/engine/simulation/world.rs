@@ -41,8 +41,15 @@ impl World {
 
     /// A world with one server of the state of the world that has no resources yet.
     fn of_one(seed: u64, family: &Family) -> Self {
+        let has_initial = family.has_initial_resources(seed);
         let family = family.clone().for_one_server();
-        let network = Network::new(Setup::of_one(seed, family, ApiType::AggregatedGrpc));
+        let names = Ty::ALL
+            .into_iter()
+            .flat_map(|ty| (0..NAMES_OF_ONE).map(move |name| ResourceId::of_one(ty, name)));
+        let initial_resources = ResourceId::initial(names.filter(|_| has_initial));
+        let mut setup = Setup::of_one(seed, family, ApiType::AggregatedGrpc);
+        setup.settings = Settings { initial_resources, ..setup.settings };
+        let network = Network::new(setup);
         let (servers, model) = (Servers::One, Model::default());
         Self { network, model, servers, whole: true, shared: false, texts: 0, watches: 0 }
     }
@@ -66,12 +73,13 @@ impl World {
             debug!(id, ?server.api_type, ?behavior, "server");
             (behavior, server)
         });
+        let initial = ResourceId::all((whole, shared)).filter(|_| family.has_initial_resources(seed));
         let network = Network::new(Setup {
             seed,
             family: family.clone(),
             conditions: NetworkConditions::FAULTY,
             bootstrap,
-            settings: Settings::default(),
+            settings: Settings { initial_resources: ResourceId::initial(initial), ..Settings::default() },
             servers: built.collect(),
             lists,
         });
@@ -131,7 +139,7 @@ impl World {
     fn key(&self, (ty, authority, name): (Ty, u8, u8)) -> ResourceId {
         match self.servers {
             Servers::Several => ResourceId::of((ty, authority, name), (self.whole, self.shared)),
-            Servers::One => ResourceId { ty, authority: 0, name: format!("r{}", name % NAMES_OF_ONE) },
+            Servers::One => ResourceId::of_one(ty, name % NAMES_OF_ONE),
         }
     }
 

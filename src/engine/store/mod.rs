@@ -23,6 +23,7 @@
 //! reachability need.
 
 mod effects;
+mod initial;
 mod members;
 mod ttls;
 
@@ -36,7 +37,7 @@ use std::{
 use bytes::Bytes;
 use tracing::{debug, trace};
 
-use self::{effects::Effects, ttls::Ttls};
+use self::{effects::Effects, initial::InitialTable, ttls::Ttls};
 pub(super) use self::{
     effects::{Change, Effect},
     members::{Collection, CollectionKey, Members, Which},
@@ -79,6 +80,8 @@ pub(super) struct Store {
     emptied: BTreeSet<GroupId>,
     /// Removed entries, whose ids may be used again.
     removed: Vec<EntryId>,
+    /// The initial resources that no server has answered.
+    initial: InitialTable,
 }
 
 impl Store {
@@ -96,6 +99,7 @@ impl Store {
             redirected: BTreeSet::new(),
             emptied: BTreeSet::new(),
             removed: Vec::new(),
+            initial: InitialTable::default(),
         }
     }
 
@@ -231,6 +235,9 @@ impl Store {
         let did_redirect = entry.redirect().is_some();
         let changed = change(entry);
         self.counts.update(before, entry);
+        if !self.initial.is_empty() && entry.is_answered() {
+            self.initial.forget(self.types[entry.ty.index()].type_url(), &entry.name);
+        }
         // Whatever has ended the resource, it cannot expire any more.
         if !entry.is_held() {
             self.ttls.set(id, None);
@@ -380,6 +387,16 @@ impl Store {
             self.table.keep_buffer(buffer, parts);
         }
         self.table.copy_sparse();
+    }
+
+    /// The initial resources that no server has answered.
+    pub(super) fn initial(&self) -> &InitialTable {
+        &self.initial
+    }
+
+    /// The initial resources, to change them by what a server has sent.
+    pub(super) fn initial_mut(&mut self) -> &mut InitialTable {
+        &mut self.initial
     }
 
     /// The counters, to poll their changes.

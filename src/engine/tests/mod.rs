@@ -8,6 +8,7 @@ mod failures;
 mod fallback;
 mod globs;
 mod globs_fallback;
+mod initial;
 mod lists;
 mod matrix;
 mod metrics;

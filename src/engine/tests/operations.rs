@@ -159,7 +159,7 @@ fn what_is_no_resource_of_the_type_is_rejected_although_its_name_is_being_unsubs
 }
 
 /// How many kinds of things happen.
-const KINDS: usize = 12;
+const KINDS: usize = 14;
 
 #[test]
 fn a_name_that_was_sent_before_is_requested_without_a_version_although_a_response_crossed_its_request() {

@@ -11,7 +11,7 @@ use crate::{
     config::{ApiType, Server},
     engine::batches::ErasedBatch,
     error::Code,
-    observed::{ErasedMembers, Observed},
+    observed::{ErasedMembers, Observed, ResourceSource},
     pb::{
         envoy::service::discovery::v3::{
             DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
@@ -472,9 +472,14 @@ fn describe_tree(tree: &Snapshot) -> String {
 fn describe_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> String {
     match observed {
         Observed::Pending => "pending".into(),
-        Observed::Present { resource, version, warning } => {
+        Observed::Present { resource, version, warning, source } => {
             let warning = warning.as_ref().map(|error| format!(" ({})", error.code())).unwrap_or_default();
-            format!("present {version} {}{warning}", text(resource))
+            match source.as_deref() {
+                Some(ResourceSource::Initial) => format!("initial{version} {}{warning}", text(resource)),
+                Some(ResourceSource::Server { .. }) | None => {
+                    format!("present {version} {}{warning}", text(resource))
+                }
+            }
         }
         Observed::Absent { reason } => format!("absent {}", reason.code()),
     }

@@ -49,7 +49,12 @@ fn seen(clusters: &[&str]) -> Seen {
     let context = Context::new().with_registry(&registry);
     let resource = RouteConfiguration::parse(&message.encode_to_vec().into(), &context).unwrap();
     let version = Version::from("1");
-    Seen::Routes(Arc::new(Observed::Present { resource: Arc::new(resource), version, warning: None }))
+    Seen::Routes(Arc::new(Observed::Present {
+        resource: Arc::new(resource),
+        version,
+        warning: None,
+        source: None,
+    }))
 }
 
 #[test]

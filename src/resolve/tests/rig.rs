@@ -198,7 +198,12 @@ pub(super) fn virtual_host((name, domain): (&str, &str), cluster: &str) -> Virtu
 pub(super) fn present<T: Resource>(message: &impl Message, warning: Option<WatchError>) -> Arc<Observed<T>> {
     let resource =
         T::parse(&message.encode_to_vec().into(), &Context::new()).unwrap_or_else(|e| panic!("{e}"));
-    Arc::new(Observed::Present { resource: Arc::new(resource), version: Version::from("1"), warning })
+    Arc::new(Observed::Present {
+        resource: Arc::new(resource),
+        version: Version::from("1"),
+        warning,
+        source: None,
+    })
 }
 
 pub(super) fn absent<T: Resource>(name: &str, code: Code) -> Arc<Observed<T>> {
