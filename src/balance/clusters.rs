@@ -55,6 +55,6 @@ impl ClusterConfig {
             Self::Unusable(reason) => Choice::Unusable(reason.clone()),
             Self::Unknown(reason) => Choice::Unknown(reason.clone()),
         };
-        Some(ClusterPicker { connectivity: Connectivity::TransientFailure, choice })
+        Some(ClusterPicker { connectivity: Connectivity::TransientFailure, choice, aggregate: None })
     }
 }

@@ -24,7 +24,7 @@ use super::{
     configs::Translation,
     connectivity::Connectivity,
     pick_args::{CallAttributes, PickArgs},
-    picker::{ClusterPicker, Pick},
+    picker::{ActivePriority, ClusterPicker, Pick},
     routes::{LookupPlugin, Routes, Selection},
     stale_config::StaleConfig,
 };
@@ -174,10 +174,10 @@ impl<H> Generation<H> {
             .is_some_and(|picker| picker.needs_request(attributes))
     }
 
-    /// The index of the priority of a cluster that is in use; `None` without one.
+    /// The priorities of a cluster that are in use.
     #[cfg(feature = "channel")]
-    pub(crate) fn priority(&self, place: usize) -> Option<u32> {
-        self.pickers.get(place)?.as_ref()?.priority()
+    pub(crate) fn priority(&self, place: usize) -> ActivePriority {
+        self.pickers.get(place).and_then(Option::as_ref).map(|picker| picker.priority()).unwrap_or_default()
     }
 
     /// Chooses an endpoint of the cluster that a call has selected, by its place.

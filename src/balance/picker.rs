@@ -67,6 +67,17 @@ pub(crate) enum DropCause {
 pub(crate) struct ClusterPicker<H> {
     pub(crate) connectivity: Connectivity,
     pub(super) choice: Choice<H>,
+    /// The position of the leaf in an aggregate; `None` for a cluster with endpoints of its own.
+    pub(super) aggregate: Option<u32>,
+}
+
+/// The priorities that picks of a cluster wait for, from the outer policy to the inner one (A121).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ActivePriority {
+    /// The position of the leaf in use in its aggregate, which is a priority policy over its leaves (A37, A75).
+    pub(crate) aggregate: Option<u32>,
+    /// The index of the priority of the leaf.
+    pub(crate) priority: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -155,12 +166,12 @@ impl<H> ClusterPicker<H> {
         }
     }
 
-    /// The index of the priority in use; `None` without one.
+    /// The priorities in use.
     #[cfg(feature = "channel")]
-    pub(super) fn priority(&self) -> Option<u32> {
+    pub(super) fn priority(&self) -> ActivePriority {
         match &self.choice {
-            Choice::Leaf(leaf) => leaf.priority,
-            Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => None,
+            Choice::Leaf(leaf) => ActivePriority { aggregate: self.aggregate, priority: leaf.priority },
+            Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => ActivePriority::default(),
         }
     }
 

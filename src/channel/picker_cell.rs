@@ -364,7 +364,7 @@ impl PickerWait {
     /// Records that the call waits for a connection.
     fn connecting(&mut self, current: &Generation<Handle>) {
         if let Some(delay) = &mut self.delay {
-            let kind = DelayType::Connecting { priority: current.priority(self.place) };
+            let kind = DelayType::Connecting(current.priority(self.place));
             delay.change(kind, connecting_reason(&self.cluster));
         }
     }

@@ -271,7 +271,7 @@ impl<H: Clone> ClustersInUse<H> {
         for name in mem::take(&mut self.changes.target_pickers) {
             let Some(target) = self.targets.get_mut(&name) else { continue };
             let leaf = target.chosen().and_then(|name| self.leaves.by_name(name));
-            if leaf.and_then(|leaf| leaf.picker.clone()).is_some_and(|leaf| target.refresh(leaf)) {
+            if leaf.and_then(|leaf| leaf.picker.clone()).is_some_and(|leaf| target.refresh(&name, leaf)) {
                 self.changes.outgoing.insert(name);
             }
         }

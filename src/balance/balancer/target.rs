@@ -25,6 +25,7 @@ impl<H> Target<H> {
         let unusable = || ClusterPicker {
             connectivity: Connectivity::TransientFailure,
             choice: Choice::Unusable("it has no leaf clusters".into()),
+            aggregate: None,
         };
         Self {
             config: ClusterConfig::Leaves(Vec::new()),
@@ -69,16 +70,20 @@ impl<H> Target<H> {
         }
     }
 
-    /// Makes a picker of the latest one of the leaf in use; false if that is the same as before.
-    pub(super) fn refresh(&mut self, leaf: Arc<LeafPicker<H>>) -> bool {
+    /// Makes a picker of the latest one of the leaf in use, where `name` is that of the cluster; false if that is the same as before.
+    pub(super) fn refresh(&mut self, name: &Arc<str>, leaf: Arc<LeafPicker<H>>) -> bool {
+        // A cluster that is no aggregate is its own leaf.
+        let place = self.failover.chosen().filter(|_| leaf.name != *name);
+        let aggregate = place.and_then(|place| u32::try_from(place).ok());
         if let Choice::Leaf(known) = &self.picker.choice
+            && self.picker.aggregate == aggregate
             // A leaf makes another picker only if calls would see a difference, so the pointers decide.
             && Arc::ptr_eq(known, &leaf)
         {
             return false;
         }
         let connectivity = leaf.connectivity;
-        self.picker = Arc::new(ClusterPicker { connectivity, choice: Choice::Leaf(leaf) });
+        self.picker = Arc::new(ClusterPicker { connectivity, choice: Choice::Leaf(leaf), aggregate });
         true
     }
 }

@@ -214,7 +214,7 @@ fn ch3_22_an_idle_cluster_is_connected_by_the_first_pick() {
 fn ch1_13_a_cluster_that_is_gone_drops_and_one_that_is_unusable_fails() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut pick = |choice: Choice<u16>| {
-        let picker = ClusterPicker { connectivity: Connectivity::TransientFailure, choice };
+        let picker = ClusterPicker { connectivity: Connectivity::TransientFailure, choice, aggregate: None };
         let (attributes, random) = (&mut CallAttributes::default(), &mut random);
         picker.pick(&mut PickArgs { attributes, random, request: &RouteQuery::new("/", 0) })
     };
@@ -334,6 +334,7 @@ fn ch1_19_ch13_11_a_cluster_that_the_configuration_lacks_fails_all_calls() {
     let unknown = ClusterPicker::<u16> {
         connectivity: Connectivity::TransientFailure,
         choice: Choice::Unknown("no such cluster".into()),
+        aggregate: None,
     };
     let (attributes, random) = (&mut CallAttributes::default(), &mut fastrand::Rng::new());
     let pick = unknown.pick(&mut PickArgs { attributes, random, request: &RouteQuery::new("/", 0) });

@@ -353,7 +353,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
 
     /// The delay of an attempt that waits for a connection.
     fn connecting(&self) -> DelayType {
-        DelayType::Connecting { priority: self.call.context.published.load().priority(self.cluster.place()) }
+        DelayType::Connecting(self.call.context.published.load().priority(self.cluster.place()))
     }
 
     /// Requests a connection of the cluster from the task of the channel.

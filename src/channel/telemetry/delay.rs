@@ -6,14 +6,15 @@ use tokio::time::Instant;
 use tracing::{Level, Span, debug, debug_span, event};
 
 use super::{Metered, TARGET};
+use crate::balance::picker::ActivePriority;
 
 /// What a call or an attempt waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DelayType {
     /// The first configuration of the channel, or routes.
     Resolving,
-    /// A connection to an endpoint of a priority of the cluster; `None` if the cluster has none in use.
-    Connecting { priority: Option<u32> },
+    /// A connection to an endpoint of a priority of the cluster.
+    Connecting(ActivePriority),
     /// Another connection, since the one of the pick was lost before the request was sent.
     SubchannelMismatch,
     /// A picker that does not fail, as the call waits for ready.
@@ -55,9 +56,12 @@ impl DelayType {
     pub(crate) fn as_text(self) -> Cow<'static, str> {
         match self {
             Self::Resolving => "resolving".into(),
-            Self::Connecting { priority: None } => "connecting".into(),
-            Self::Connecting { priority: Some(0) } => "0:connecting".into(),
-            Self::Connecting { priority: Some(priority) } => format!("{priority}:connecting").into(),
+            Self::Connecting(ActivePriority { aggregate: None, priority: Some(0) }) => "0:connecting".into(),
+            // Each priority policy prepends its index to the type of its child.
+            Self::Connecting(ActivePriority { aggregate, priority }) => {
+                let indices = aggregate.into_iter().chain(priority);
+                indices.rev().fold("connecting".into(), |kind, index| format!("{index}:{kind}").into())
+            }
             Self::SubchannelMismatch => "subchannel_state_mismatch".into(),
             Self::PickerFailing => "picker_failing_with_wait_for_ready".into(),
         }

@@ -90,3 +90,20 @@ async fn a121_the_priority_that_is_connected_is_a_part_of_the_type() {
     let kinds = kinds(&notes);
     assert_eq!(kinds.last().unwrap(), "/a Attempt 1:connecting", "{kinds:?}");
 }
+
+#[tokio::test]
+async fn a121_the_position_in_an_aggregate_precedes_the_priority() {
+    let (refusing, silent) = (Peer::start().await, Peer::start().await);
+    refusing.refuse(true);
+    silent.open(false);
+    let (mesh, notes) = observed("a121_aggregate", &[]).await;
+    mesh.server.set(cluster("a121_aggregate").aggregate(["a121_first", "a121_second"]));
+    for (name, peer) in [("a121_first", &refusing), ("a121_second", &silent)] {
+        mesh.server.set(cluster(name));
+        mesh.server.set(assignment(name, &[peer]));
+    }
+    soon(mesh.channel.wait_until_applied(Duration::from_secs(20))).await.unwrap();
+    soon(mesh.with_timeout("/a", "500m")).await.unwrap().unwrap_err();
+    let kinds = kinds(&notes);
+    assert_eq!(kinds.last().unwrap(), "/a Attempt 1:0:connecting", "{kinds:?}");
+}

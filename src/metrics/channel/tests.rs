@@ -12,6 +12,7 @@ use super::{labels::Labels, *};
 use crate::{
     balance::{
         observer::{Observation, PickLabels, ServiceLabels},
+        picker::ActivePriority,
         weights::WeightState,
     },
     channel::telemetry::{
@@ -56,7 +57,7 @@ impl Collected {
             method.on_delay(
                 custom.as_ref(),
                 scope,
-                DelayType::Connecting { priority },
+                DelayType::Connecting(ActivePriority { aggregate: None, priority }),
                 Duration::from_secs(2),
             );
         }
