@@ -64,8 +64,7 @@ pub use self::{batches::BatchOutcome, initial_resources::InitialResources, setti
 use crate::{
     base::WatchId,
     config::{Bootstrap, Server, Target},
-    error::{Blame, WatchError},
-    escape::Escaped,
+    error::{Blame, Escaped, WatchError},
     protocol::{EntryId, StreamEvent, TypeAtServer, TypeId, TypeInGroup},
     resource::ResourceType,
 };

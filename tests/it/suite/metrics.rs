@@ -96,12 +96,13 @@ async fn ob5_messages_and_the_time_of_responses_are_recorded(transport: Transpor
         "grpc.target=shop grpc.xds.resource_type=envoy.config.cluster.v3.Cluster grpc.xds.server={}",
         server.uri()
     );
-    assert_eq!(values.get(&format!("xdskit.client.responses {labels}")), Some(&1), "{values:?}");
+    let applied = format!("xdskit.client.apply_duration {labels} xdskit.response.outcome=accepted");
+    let responses = values[&format!("xdskit.client.responses {labels}")];
+    // A server that is polled may be polled again by now.
+    assert!(responses >= 1 && values.get(&applied) == Some(&responses), "{values:?}");
     assert!(values[&format!("xdskit.client.response_bytes {labels}")] > 0, "{values:?}");
     let requests = format!("xdskit.client.requests {labels} xdskit.request.kind=subscription");
-    assert_eq!(values.get(&requests), Some(&1), "{values:?}");
-    let applied = format!("xdskit.client.apply_duration {labels} xdskit.response.outcome=accepted");
-    assert_eq!(values.get(&applied), Some(&1), "{values:?}");
+    assert!(values[&requests] >= 1, "{values:?}");
 }
 
 #[apply(servers)]
