@@ -71,7 +71,7 @@ fn prefix(i: usize) -> Value {
 }
 
 fn exact_with_header(i: usize) -> Value {
-    let (name, value) = if i % 2 == 0 { ("x-user", "ada") } else { ("x-team", "shop") };
+    let (name, value) = if i.is_multiple_of(2) { ("x-user", "ada") } else { ("x-team", "shop") };
     json!({"and_rules": {"rules": [exact(i), {"header": {"name": name, "string_match": {"exact": value}}}]}})
 }
 

@@ -10,10 +10,13 @@ use crate::{
 /// The RBACs that were compiled for earlier routes, to be shared by equal ones: by the name of the filter that of the listener, and
 /// the last one of an override.
 pub(super) struct SharedRbacs<'a> {
-    compiled: BTreeMap<&'a str, [Option<(RbacRules, Arc<Rbac>)>; 2]>,
+    compiled: BTreeMap<&'a str, [Option<Compiled>; 2]>,
     /// The audit logger to the standard output.
     stdout: &'a Arc<dyn AuditLogger>,
 }
+
+/// Rules with the RBAC that was compiled of them.
+type Compiled = (RbacRules, Arc<Rbac>);
 
 impl<'a> SharedRbacs<'a> {
     pub(super) fn new(stdout: &'a Arc<dyn AuditLogger>) -> Self {

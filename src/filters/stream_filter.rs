@@ -145,6 +145,7 @@ pub(crate) struct FilterRequest<'a> {
     /// Where the request goes; `None` on a server.
     pub(crate) upstream: Option<&'a mut (dyn Upstream + 'a)>,
     /// Where the request comes from; `None` on a client.
+    #[cfg_attr(not(feature = "rbac"), allow(dead_code, reason = "RBAC reads it"))]
     pub(crate) downstream: Option<&'a Downstream<'a>>,
     pub(crate) random: &'a mut fastrand::Rng,
     /// The clocks and the I/O of the side that runs the filters.

@@ -42,7 +42,8 @@ mod path;
 mod path_index;
 mod rule;
 
-#[cfg(all(test, feature = "json"))]
+#[cfg(test)]
+#[cfg(feature = "json")]
 mod tests;
 
 #[cfg(any(feature = "channel", feature = "tower"))]

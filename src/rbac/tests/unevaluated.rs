@@ -2,8 +2,11 @@
 
 use super::*;
 
+/// What becomes of the result of a rule.
+type Effect = fn(bool) -> bool;
+
 /// Rules around a rule, with their effect on its result: NOT, OR and AND, and all of them nested.
-fn around(rule: &Value) -> Vec<(Value, fn(bool) -> bool)> {
+fn around(rule: &Value) -> Vec<(Value, Effect)> {
     let never = json!({"not_rule": {"any": true}});
     vec![
         (rule.clone(), |holds| holds),
