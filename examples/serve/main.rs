@@ -18,7 +18,10 @@ mod service;
 use std::{error::Error, fs, process::ExitCode, time::Duration};
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin};
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines, Stdin, stdin},
+    sync::watch,
+};
 use xdskit::{
     Bootstrap, Server,
     server::{Fallback, ListenerStatus, OwnCredentials, ServerHandle, ServingState},
@@ -43,7 +46,8 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let server = match start(&args) {
+    let (stopped, mut ended) = watch::channel(0);
+    let server = match start(&args, stopped) {
         Ok(server) => server,
         Err(error) => {
             eprintln!("serve: {error}");
@@ -55,17 +59,25 @@ async fn main() -> ExitCode {
     }
     obey(&server, BufReader::new(stdin()).lines()).await;
     server.shutdown_within(QUIT_WITHIN).await;
+    // The callback prints the last states.
+    drop(ended.wait_for(|count| *count == args.listen.len()).await);
     ExitCode::SUCCESS
 }
 
-fn start(args: &Args) -> Result<ServerHandle, Box<dyn Error>> {
+/// Starts the server. `stopped` counts the listeners that have stopped.
+fn start(args: &Args, stopped: watch::Sender<usize>) -> Result<ServerHandle, Box<dyn Error>> {
     let mut bootstrap: Value = serde_json::from_str(&fs::read_to_string(&args.bootstrap)?)?;
     if let Some(template) = &args.template {
         bootstrap["server_listener_resource_name_template"] = template.as_str().into();
     }
     let mut builder = Server::builder(Bootstrap::from_json(&bootstrap.to_string())?)
         .release_port(args.release_port)
-        .on_state(print_state)
+        .on_state(move |address, state| {
+            print_state(address, state);
+            if *state == ServingState::Stopped {
+                stopped.send_modify(|count| *count += 1);
+            }
+        })
         .on_drained(|address, connections| {
             print_line(json!({"drained": {"listener": address.to_string(), "connections": connections}}));
         });

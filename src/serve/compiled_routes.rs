@@ -98,10 +98,8 @@ fn error(route: &Route, filters: &RouteFilters) -> Option<String> {
     if let RouteFilters::Unexecuted(name) = filters {
         return Some(format!("HTTP filter {name:?} is not executed by servers"));
     }
-    match action_name(&route.action) {
-        None => None,
-        Some(name) => Some(format!("its action is {name}, where servers need non_forwarding_action")),
-    }
+    let name = action_name(&route.action)?;
+    Some(format!("its action is {name}, where servers need non_forwarding_action"))
 }
 
 /// The name of an action that is not for servers.

@@ -1,17 +1,28 @@
 //! The name and the address of a Listener.
 
-use std::net::SocketAddr;
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+
+use prost::Message as _;
 
 use crate::{
     config::Template,
     error::Code,
-    pb::envoy::config::{
-        core::v3::{address::Address as Kind, socket_address::PortSpecifier},
-        listener::v3::Listener as Message,
+    pb::envoy::{
+        config::{
+            core::v3::{
+                TransportSocket, address::Address as Kind, socket_address::PortSpecifier,
+                transport_socket::ConfigType,
+            },
+            listener::v3::{FilterChain, Listener as Message},
+        },
+        extensions::transport_sockets::tls::v3::{
+            CertificateProviderPluginInstance, CommonTlsContext, DownstreamTlsContext,
+        },
     },
+    resource::{Context, Listener, Resource},
     serve::{
-        Settings,
-        fixture::{Server, chain, inline, listener, listener_message, parse, routes_message},
+        Settings, TlsSupport,
+        fixture::{Server, any, chain, inline, listener, listener_message, parse, routes_message},
     },
 };
 
@@ -80,4 +91,31 @@ fn sv2_6_sv11_10_a_clients_listener_is_not_served_and_drains() {
                     without filter chains [node id: node]";
     assert_eq!(server.listener(&parse(&api)), ["drain 1", expected]);
     assert_eq!(server.no_listener(Code::NotFound).len(), 1);
+}
+
+/// A Listener with TLS, by the provider `mine` of the bootstrap.
+fn secured() -> Arc<Listener> {
+    let instance = CertificateProviderPluginInstance { instance_name: "mine".into(), ..Default::default() };
+    let common = CommonTlsContext { tls_certificate_provider_instance: Some(instance), ..Default::default() };
+    let tls = DownstreamTlsContext { common_tls_context: Some(common), ..Default::default() };
+    let type_name = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
+    let config_type = Some(ConfigType::TypedConfig(any(type_name, tls.encode_to_vec())));
+    let transport_socket = Some(TransportSocket { name: "envoy.transport_sockets.tls".into(), config_type });
+    let plain = chain("secured", inline(routes_message("", &[])));
+    let message = listener_message(vec![FilterChain { transport_socket, ..plain }]);
+    let providers = BTreeSet::from(["mine".to_owned()]);
+    let context = Context::new().with_certificate_providers(&providers);
+    Arc::new(Listener::parse(&message.encode_to_vec().into(), &context).unwrap())
+}
+
+#[test]
+fn sv5_1_a_chain_with_tls_is_never_served_without_it() {
+    let mut server = Server::new(Settings::default());
+    let expected = "NOT_SERVING: FAILED_PRECONDITION: Listener \"server\": filter chain \"secured\" has TLS, which the \
+                    server does not support [node id: node]";
+    assert_eq!(server.listener(&secured()), [expected]);
+    assert!(!server.machine.is_accepting());
+    // With security of the application, that of chains is not used.
+    let mut server = Server::new(Settings { tls: TlsSupport::Ignored, ..Settings::default() });
+    assert_eq!(server.listener(&secured()), ["add secured as 1", "open", "SERVING"]);
 }

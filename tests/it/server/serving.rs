@@ -106,7 +106,7 @@ async fn sv2_6_sv11_10_another_address_and_a_clients_listener_are_not_served() {
     let state = world.until(is_not_serving).await.to_string();
     assert!(state.contains(&elsewhere.to_string()) && state.contains(&world.address.to_string()), "{state}");
     assert!(state.contains("FAILED_PRECONDITION") && state.contains("[node id: test]"), "{state}");
-    world.control.set(resources::listener(&format!("grpc/server?addr={}", world.address)).rds("routes"));
+    world.control.set(resources::listener(format!("grpc/server?addr={}", world.address)).rds("routes"));
     world.until(|state| state.to_string().contains("api_listener")).await;
     assert!(is_closed_at_once(world.address).await);
     world.control.set(world.listener(vec![chain("main", rds("routes"))]));
