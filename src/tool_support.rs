@@ -9,13 +9,18 @@ use std::{
     time::SystemTime,
 };
 
+use bytes::Bytes;
+use serde_json::Value;
 use tokio_rustls::rustls::crypto::CryptoProvider;
 
+pub use crate::format::{Outline, Visited};
 use crate::{
     background,
     client::table,
     error::{Blame, Code, Subject, WatchError},
-    escape, file_reads, format, redact,
+    escape, file_reads,
+    format::{self, Format, FormatError},
+    redact,
     tls::Crypto,
 };
 
@@ -87,6 +92,88 @@ pub fn crypto_provider() -> Result<Arc<CryptoProvider>, String> {
 /// The type is unknown, or the bytes are no such message.
 pub fn encode_json(message: &str, bytes: &[u8]) -> Result<String, String> {
     format::encode_json(message, bytes).map_err(|error| error.to_string())
+}
+
+/// A message that was read from a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadMessage {
+    /// The message in the wire format.
+    pub message: Bytes,
+    /// Warnings about skipped parts, each with its path in front of `: `; the first 64 alone, and the number of others.
+    pub warnings: Vec<String>,
+}
+
+/// The reason why a document cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocumentError {
+    /// Line and column, both from 1, if known.
+    pub position: Option<(usize, usize)>,
+    /// The path of the field; empty if not known.
+    pub path: String,
+    /// The reason.
+    pub reason: String,
+}
+
+impl From<FormatError> for DocumentError {
+    fn from(error: FormatError) -> Self {
+        let path = error.path().unwrap_or_default().to_owned();
+        Self { position: error.position(), path, reason: error.why().to_owned() }
+    }
+}
+
+impl From<format::Read> for ReadMessage {
+    fn from(read: format::Read) -> Self {
+        Self { message: read.message, warnings: read.warnings }
+    }
+}
+
+/// Reads the JSON form of an `Any`.
+///
+/// # Errors
+/// The value is none, or a field of the message in it has another type.
+pub fn read_any(value: &Value) -> Result<ReadMessage, DocumentError> {
+    Ok(format::read_any(value)?.into())
+}
+
+/// Reads a `DiscoveryResponse` from protobuf's text format.
+///
+/// # Errors
+/// The text is none.
+pub fn read_text(text: &[u8]) -> Result<ReadMessage, DocumentError> {
+    Ok(format::read(text, Format::Text)?.into())
+}
+
+/// Reads a YAML text with one document as a JSON value.
+///
+/// # Errors
+/// The text is none.
+pub fn read_yaml(text: &str) -> Result<Value, DocumentError> {
+    Ok(format::read_yaml(text)?)
+}
+
+/// Returns the positions of the values of a JSON text.
+pub fn outline_json(text: &str) -> Outline {
+    Outline::of_json(text)
+}
+
+/// Returns the positions of the values of a YAML text.
+pub fn outline_yaml(text: &str) -> Outline {
+    Outline::of_yaml(text)
+}
+
+/// Returns the positions of the values of a message in protobuf's text format; an empty outline if it is none.
+pub fn outline_text(text: &str) -> Outline {
+    format::outline_text(text).unwrap_or_default()
+}
+
+/// Converts a resource to the JSON form of an `Any`; what cannot be shown is represented by its bytes.
+pub fn show_any(type_url: &str, bytes: &[u8]) -> Value {
+    format::show_any(type_url, bytes)
+}
+
+/// Visits all messages in the value of [`show_any`], each before those in it.
+pub fn visit_messages(value: &Value, visit: &mut dyn FnMut(Visited<'_>)) {
+    format::visit(value, visit);
 }
 
 /// Returns a copy of a message without its credentials; `None` if it has none.

@@ -55,6 +55,15 @@ impl FormatError {
         }
     }
 
+    /// The path of the field, if known.
+    #[cfg(feature = "tool-support")]
+    pub(crate) fn path(&self) -> Option<&str> {
+        match &self.position {
+            Position::Field(path) => Some(path),
+            Position::Document | Position::Text { .. } => None,
+        }
+    }
+
     /// The reason.
     pub(crate) fn why(&self) -> &str {
         &self.why

@@ -19,12 +19,16 @@ mod any;
 mod document;
 mod error;
 mod known;
+#[cfg(feature = "tool-support")]
+mod outline;
 mod parse;
 mod print;
 mod scalar;
 mod text;
 mod time;
 mod types;
+#[cfg(feature = "tool-support")]
+mod visit;
 mod yaml;
 
 #[cfg(test)]
@@ -36,7 +40,11 @@ use bytes::Bytes;
 use serde_json::Value;
 
 pub(crate) use self::error::FormatError;
+#[cfg(feature = "tool-support")]
+pub(crate) use self::visit::visit;
 use self::{known::Unshown, parse::Parser, print::Printer, types::Types};
+#[cfg(feature = "tool-support")]
+pub use self::{outline::Outline, visit::Visited};
 
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,6 +139,29 @@ pub(crate) fn encode_json(message: &str, bytes: &[u8]) -> Result<String, FormatE
 /// represented by its bytes.
 pub(crate) fn show_any(type_url: &str, bytes: &[u8]) -> Value {
     Printer::new(Types::load()).show_any(type_url, bytes)
+}
+
+/// Reads an `Any` from its canonical JSON.
+///
+/// # Errors
+/// The value is not the JSON form of an `Any`, or of the message in it.
+#[cfg(feature = "tool-support")]
+pub(crate) fn read_any(value: &Value) -> Result<Read, FormatError> {
+    const ANY: &str = "google.protobuf.Any";
+    let types = Types::load();
+    let message = types.message(ANY).ok_or_else(|| unknown(ANY))?;
+    let mut parser = Parser::new(types);
+    let bytes = parser.message(&message, value)?;
+    Ok(Read { message: bytes.into(), warnings: parser.into_warnings(), lists_resources: true })
+}
+
+/// Reads the positions of the values of a message in protobuf's text format.
+///
+/// # Errors
+/// The syntax of the text is wrong.
+#[cfg(feature = "tool-support")]
+pub(crate) fn outline_text(text: &str) -> Result<Outline, FormatError> {
+    Ok(text::Text::read(text)?.outline())
 }
 
 /// Reads YAML as a JSON value.

@@ -258,3 +258,23 @@ fn the_largest_number_and_an_empty_member_of_a_oneof_are_kept() {
     let shown = encode("envoy.config.route.v3.RouteConfiguration", &read);
     assert_eq!(shown, routes, "a chosen member of a oneof is shown even if it is empty");
 }
+
+#[cfg(feature = "tool-support")]
+#[test]
+fn values_of_text_have_the_positions_of_their_names() {
+    fn places(outline: &Outline, found: &mut Vec<String>) {
+        for (name, value) in &outline.fields {
+            found.push(format!("{name} {}:{}", value.line, value.column));
+            places(value, found);
+        }
+        for value in &outline.elements {
+            found.push(format!("- {}:{}", value.line, value.column));
+            places(value, found);
+        }
+    }
+    let text = "a: 1\nb { c: 'x' }\nb: [{ c: 2 }, { d <> }]\n";
+    let mut found = Vec::new();
+    places(&outline_text(text).unwrap(), &mut found);
+    assert_eq!(found, ["a 1:1", "b 2:1", "c 2:5", "b 3:1", "- 3:6", "c 3:7", "- 3:16", "d 3:17"]);
+    assert!(outline_text("a:").is_err());
+}

@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
 use self::read::{Entry, Message, Name, Node};
+#[cfg(feature = "tool-support")]
+use super::outline::{Cursor, Outline};
 use super::{
     any,
     error::{FormatError, Position, Step, Trail},
@@ -32,6 +34,50 @@ impl<'t> Text<'t> {
     /// Whether the outermost message has a field.
     pub(super) fn names(&self, field: &str) -> bool {
         self.root.entries.iter().any(|entry| entry.name == Name::Field(field))
+    }
+
+    /// The positions of all fields.
+    #[cfg(feature = "tool-support")]
+    pub(super) fn outline(&self) -> Outline {
+        let mut cursor = Cursor::new(self.text);
+        let root = cursor.outline_at(0);
+        Outline { fields: self.fields(&self.root, &mut cursor), ..root }
+    }
+
+    /// The positions of the fields of a message.
+    #[cfg(feature = "tool-support")]
+    fn fields(&self, message: &Message<'t>, cursor: &mut Cursor<'_>) -> Vec<(String, Outline)> {
+        let mut fields = Vec::new();
+        for entry in &message.entries {
+            let (Name::Field(name) | Name::Expanded(name)) = entry.name;
+            let at = cursor.outline_at(entry.at);
+            fields.push((name.to_owned(), self.node(&entry.value, at, cursor)));
+        }
+        fields
+    }
+
+    /// The positions in a value that begins at one. Of the elements of a list, only messages know theirs.
+    #[cfg(feature = "tool-support")]
+    fn node(&self, node: &Node<'t>, at: Outline, cursor: &mut Cursor<'_>) -> Outline {
+        match node {
+            Node::Message(message) => Outline { fields: self.fields(message, cursor), ..at },
+            Node::List(nodes) => {
+                let mut elements = Vec::new();
+                for node in nodes {
+                    let at = match node {
+                        // The source of a message is a part of the text.
+                        Node::Message(message) => {
+                            let start = message.source.as_ptr().addr();
+                            cursor.outline_at(start.saturating_sub(self.text.as_ptr().addr()))
+                        }
+                        Node::List(_) | Node::Text(_) | Node::Word(_) => at.clone(),
+                    };
+                    elements.push(self.node(node, at, cursor));
+                }
+                Outline { elements, ..at }
+            }
+            Node::Text(_) | Node::Word(_) => at,
+        }
     }
 
     /// Encodes it as a message, and returns the warnings.
