@@ -299,9 +299,6 @@ pub mod resolve;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 pub mod resource;
-#[cfg(feature = "spiffe")]
-#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
-pub mod spiffe;
 #[cfg(any(test, feature = "server"))]
 #[cfg_attr(
     not(test),
@@ -312,6 +309,9 @@ mod serve;
 #[cfg(feature = "server")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod server;
+#[cfg(feature = "spiffe")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod spiffe;
 #[cfg(feature = "test-util")]
 pub mod testing;
 #[cfg(feature = "tool-support")]

@@ -64,8 +64,8 @@ pub use self::{batches::BatchOutcome, initial_resources::InitialResources, setti
 use crate::{
     base::WatchId,
     config::{Bootstrap, Server, Target},
-    error::{Blame, Escaped, WatchError},
-    protocol::{EntryId, StreamEvent, TypeAtServer, TypeId, TypeInGroup},
+    escape::Escaped,
+    protocol::{EntryId, StreamEvent, TypeAtServer, TypeInGroup},
     resource::ResourceType,
 };
 

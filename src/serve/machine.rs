@@ -77,7 +77,7 @@ impl ListenerMachine {
         match observed {
             Observed::Pending => {}
             Observed::Absent { reason } => self.stop_serving(reason.into(), now),
-            Observed::Present { resource, version, warning } => {
+            Observed::Present { resource, version, warning, .. } => {
                 self.serving.warning.clone_from(warning);
                 match address::check(resource, &self.identity, self.settings.tls) {
                     Ok(_) => self.propose(resource, version, now),

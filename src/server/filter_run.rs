@@ -114,7 +114,8 @@ where
                 return Passed { filters: index, next: Step::Handle };
             }
             let random = &mut self.random;
-            let mut request = FilterRequest { path, headers, upstream: None, random, callbacks };
+            let mut request =
+                FilterRequest { path, headers, upstream: None, downstream: None, random, callbacks };
             let decision = self.filters.on_request(index, &mut request);
             if let Err(refusal) = execute(decision).await {
                 return Passed { filters: index, next: Step::End(refusal) };

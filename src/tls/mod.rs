@@ -23,19 +23,19 @@ mod names;
 #[allow(dead_code, unreachable_pub, reason = "servers use it")]
 mod peer_certificates;
 mod peer_identity;
-mod plugin;
 #[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
 mod peer_names;
+mod plugin;
 mod providers;
 mod published;
 mod refresh;
 pub(crate) mod revocation;
+#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
+mod rfc_2253;
 #[cfg(test)]
 pub(crate) mod scripted;
 #[allow(dead_code, unused_imports, reason = "servers use it")]
 pub(crate) mod server;
-#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
-mod rfc_2253;
 mod sources;
 mod spiffe;
 #[allow(dead_code, reason = "servers use it")]

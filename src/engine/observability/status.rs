@@ -125,7 +125,8 @@ fn connection(server: &ServerState) -> ConnectionState {
 /// The report of an entry. Bytes of secrets are left out, since a status is shown to operators and written to logs.
 fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
     let is_secret = ty.is_sensitive() || ty.type_url() == Secret::TYPE_URL;
-    let bytes = entry.raw().filter(|raw| raw.is_kept()).map(Raw::to_bytes).or_else(|| entry.initial_bytes().cloned());
+    let bytes =
+        entry.raw().filter(|raw| raw.is_kept()).map(Raw::to_bytes).or_else(|| entry.initial_bytes().cloned());
     ResourceReport {
         order: entry.ty.0,
         type_url: ty.type_url(),
