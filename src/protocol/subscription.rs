@@ -306,6 +306,11 @@ impl Subscription {
         self.last_response == response
     }
 
+    /// Whether a response has the name at a position. Another name in the slot has another one, also if the response has it as well.
+    pub(crate) fn is_mentioned_at(&self, response: u64, position: usize) -> bool {
+        self.last_response == response && self.last_position as usize == position
+    }
+
     /// Whether a response ever had the name.
     pub(crate) fn was_ever_mentioned(&self) -> bool {
         self.last_response != 0

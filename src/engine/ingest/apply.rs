@@ -62,7 +62,7 @@ impl Applier<'_, '_> {
             let Some(located) = self.response.located.get(next).copied() else { break };
             spent += match located.sub {
                 // It may have been removed between two steps, and another one may have taken its slot.
-                Some(sub) if !self.is_there(sub) => 1,
+                Some(sub) if !self.is_there(sub, next) => 1,
                 Some(sub) => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect | ResourceOp::Unusable => {
                         self.apply_to(sub, located)
@@ -93,8 +93,8 @@ impl Applier<'_, '_> {
     }
 
     /// Whether a subscription is still the one that was located: others may have taken its slot since.
-    fn is_there(&mut self, sub: SubId) -> bool {
-        self.feed.sub(sub).is_some_and(|sub| sub.is_mentioned_in(self.response.number))
+    fn is_there(&mut self, sub: SubId, position: usize) -> bool {
+        self.feed.sub(sub).is_some_and(|sub| sub.is_mentioned_at(self.response.number, position))
     }
 
     /// Applies a resource that is subscribed by name, or is a member already. Returns the cost, in bytes parsed.

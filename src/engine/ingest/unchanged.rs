@@ -73,7 +73,8 @@ pub(super) fn confirm(
         // It has no subscription.
         let Some(sub) = located.sub else { return next };
         // It may have been removed between two steps.
-        let Some(sub) = subscriptions.get_mut(sub).filter(|sub| sub.is_mentioned_in(response.number)) else {
+        let Some(sub) = subscriptions.get_mut(sub).filter(|sub| sub.is_mentioned_at(response.number, next))
+        else {
             return next;
         };
         let joins = !sub.is_wildcard_member() && (requests_all || (pushed && !sub.is_named()));
