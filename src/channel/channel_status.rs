@@ -354,6 +354,18 @@ mod tests {
         }
     }
 
+    fn lookup(long: &Arc<str>) -> LookupStatus {
+        LookupStatus {
+            plugin: long.clone(),
+            service: long.clone(),
+            cache_entries: 0,
+            cache_bytes: 0,
+            pending: 0,
+            error: Some(long.clone()),
+            channel: None,
+        }
+    }
+
     /// A width in a format string is a `u16`, and names of servers may be longer.
     #[test]
     fn a_status_can_be_shown_whatever_the_length_of_its_texts() {
@@ -410,15 +422,7 @@ mod tests {
             clusters: vec![cluster],
             leaves: vec![leaf],
             not_executed: vec!["x".repeat(1 << 20).into()],
-            lookups: vec![LookupStatus {
-                plugin: long.clone(),
-                service: long.clone(),
-                cache_entries: 0,
-                cache_bytes: 0,
-                pending: 0,
-                error: Some(long),
-                channel: None,
-            }],
+            lookups: vec![lookup(&long)],
         };
         let shown = status.to_string();
         assert!(shown.len() < 20_000, "{} bytes", shown.len());

@@ -11,7 +11,7 @@ use crate::pb::envoy::config::route::v3 as pb;
 
 /// A plugin that chooses the cluster of each request of a route. The application handles it: it has registered the type with
 /// [`Registry::with_cluster_specifier`](super::Registry::with_cluster_specifier). With the feature `channel` it may also be
-/// [`RouteLookup`](super::route_lookup::RouteLookup), which channels execute.
+/// `route_lookup::RouteLookup`, which channels execute.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ClusterPlugin {
