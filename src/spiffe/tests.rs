@@ -1,6 +1,6 @@
 //! SW1 to SW6: a small agent of ours on a Unix socket, and what the provider makes of it.
 
-#![allow(clippy::wildcard_enum_match_arm, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
 mod handshakes;
 mod peer;

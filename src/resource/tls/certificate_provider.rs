@@ -8,7 +8,7 @@ use crate::resource::{Custom, Extension};
 /// [`Registry`](crate::resource::Registry::with_certificate_plugin), and instances of it are configured by the bootstrap's `certificate_providers`.
 ///
 /// ```
-/// use std::{collections::BTreeMap, time::Duration};
+/// use std::time::Duration;
 ///
 /// use serde::Serialize;
 /// use xdskit::resource::{Context, Extension, Invalid, Payload, Registry, tls::*};

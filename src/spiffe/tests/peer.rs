@@ -1,5 +1,7 @@
 //! An agent that does what a test has it do.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::path::PathBuf;
 
 use bytes::{BufMut, Bytes, BytesMut};
