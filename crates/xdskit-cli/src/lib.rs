@@ -8,6 +8,7 @@
 
 pub mod args;
 pub mod call;
+mod check;
 mod codec;
 mod filter;
 pub mod json;

@@ -8,6 +8,7 @@ use clap_mangen::Man;
 
 use crate::{
     call::CallArgs,
+    check::{self, CheckArgs},
     program::{self, Failure, Program},
     relay::RelayArgs,
     status::{self, StatusArgs},
@@ -50,6 +51,7 @@ enum ToolCommand {
     Call(CallArgs),
     Status(StatusArgs),
     Relay(RelayArgs),
+    Check(CheckArgs),
     /// Prints the completions of this tool for a shell
     Completions {
         /// Whose they are
@@ -72,6 +74,7 @@ impl ToolCommand {
             Self::Call(args) => (subcommands.call)(program, args),
             Self::Status(args) => status::run(program, args),
             Self::Relay(args) => (subcommands.relay)(program, args),
+            Self::Check(args) => check::run(program, args),
             Self::Completions { shell } => complete(*shell),
             Self::Man { subcommand } => print_manual(subcommand.as_deref()),
         }
@@ -115,7 +118,7 @@ fn described(name: &str) -> Command {
 }
 
 /// The names of all commands.
-const SUBCOMMANDS: [&str; 7] = ["watch", "walk", "call", "status", "relay", "completions", "man"];
+const SUBCOMMANDS: [&str; 8] = ["watch", "walk", "call", "status", "relay", "check", "completions", "man"];
 
 #[cfg(test)]
 mod tests;

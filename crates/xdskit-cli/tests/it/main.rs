@@ -8,6 +8,7 @@
 #[allow(dead_code, reason = "the tests of channels use more of it")]
 mod backend;
 mod call;
+mod check;
 mod collections;
 mod common;
 mod control_plane;
