@@ -153,7 +153,7 @@ pub(super) fn address() -> SocketAddr {
 }
 
 pub(super) fn present<T>(resource: &Arc<T>) -> Observed<T> {
-    Observed::Present { resource: resource.clone(), version: Version::default(), warning: None }
+    Observed::Present { resource: resource.clone(), version: Version::default(), warning: None, source: None }
 }
 
 pub(super) fn absent<T>(code: Code, name: &str) -> Observed<T> {
