@@ -2,7 +2,11 @@
 
 pub mod tree;
 
-use std::{collections::BTreeSet, fmt::Debug, sync::LazyLock};
+use std::{
+    collections::BTreeSet,
+    fmt::Debug,
+    sync::{Arc, LazyLock},
+};
 
 use bytes::Bytes;
 use prost::Message;
@@ -12,7 +16,10 @@ use xdskit::{
     pb::envoy::config as pb,
     resource::{
         Cluster, ClusterLoadAssignment, Context, Extension, Invalid, Payload, Registry, Remarks, Resource,
-        http_filter::{ExtAuthz, ExtProc},
+        http_filter::{
+            ExtAuthz, ExtProc,
+            rbac::{AuditEvent, AuditLogger, AuditLoggerExtension},
+        },
     },
 };
 
@@ -141,4 +148,14 @@ impl Extension for Anything {
     fn parse(_: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
         Ok(Self)
     }
+}
+
+impl AuditLoggerExtension for Anything {
+    fn logger(&self) -> Arc<dyn AuditLogger> {
+        Arc::new(Self)
+    }
+}
+
+impl AuditLogger for Anything {
+    fn log(&self, _: &AuditEvent<'_>) {}
 }

@@ -30,7 +30,6 @@ mod providers;
 mod published;
 mod refresh;
 pub(crate) mod revocation;
-#[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
 mod rfc_2253;
 #[cfg(test)]
 pub(crate) mod scripted;
@@ -38,8 +37,6 @@ pub(crate) mod scripted;
 pub(crate) mod server;
 mod sources;
 mod spiffe;
-#[allow(dead_code, reason = "servers use it")]
-mod subject;
 mod unreadable;
 mod validity;
 mod verifier;

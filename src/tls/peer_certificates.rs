@@ -3,8 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
+use x509_cert::{
+    certificate::{CertificateInner, Raw},
+    der::Decode,
+};
 
-use super::{names::CertificateNames, subject::subject};
+use super::{names::CertificateNames, rfc_2253};
 use crate::resource::tls::SanType;
 
 /// The certificates with which a client has proved its identity, verified by the server. Clones share them.
@@ -60,7 +64,8 @@ impl PeerCertificates {
         let leaf = chain.first().ok_or("there is no certificate")?;
         let names = CertificateNames::of(leaf)?;
         let spiffe_id = names.spiffe_id().ok().map(|id| id.as_str().to_owned());
-        let subject = subject(leaf)?;
+        let parsed = CertificateInner::<Raw>::from_der(leaf).map_err(|e| e.to_string())?;
+        let subject = rfc_2253::text(parsed.tbs_certificate().subject());
         let chain = chain.iter().map(|one| one.clone().into_owned()).collect();
         Ok(Self(Arc::new(Verified { chain, names, subject, spiffe_id })))
     }
