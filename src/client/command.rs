@@ -33,7 +33,7 @@ pub(super) enum Command {
     /// Begins a consumer of batches.
     Batches {
         watch_id: WatchId,
-        selected: SelectedBatches,
+        selected: Box<SelectedBatches>,
         publish: Weak<dyn Publish>,
     },
     /// Adds a subscription to a consumer of batches, or ends one.

@@ -207,7 +207,7 @@ impl Driver {
             }
             Command::Batches { watch_id, selected, publish } => {
                 self.watches.insert(watch_id, publish);
-                self.engine.subscribe_batches(watch_id, selected, now());
+                self.engine.subscribe_batches(watch_id, *selected, now());
             }
             Command::ChangeBatches { watch_id, names, is_subscribed } => match is_subscribed {
                 true => self.engine.subscribe_consumer(watch_id, names, now()),

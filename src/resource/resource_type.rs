@@ -35,7 +35,7 @@ pub struct ResourceType {
     /// Whether the resources are lists of others. There are no lists of lists.
     is_list: bool,
     /// How the content of a resource is taken; `None` for resources that are kept.
-    handover: Option<Handover>,
+    handover: Option<&'static Handover>,
 }
 
 /// How the content of a resource is taken. Functions, so that types of resources are `Copy`.
@@ -65,7 +65,7 @@ impl ResourceType {
     }
 
     /// Sets how the content of a resource is taken, so that it is not kept.
-    pub(super) const fn with_handover(mut self, handover: Handover) -> Self {
+    pub(super) const fn with_handover(mut self, handover: &'static Handover) -> Self {
         self.handover = Some(handover);
         self
     }

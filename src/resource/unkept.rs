@@ -47,11 +47,16 @@ impl<T: Resource> Resource for Unkept<T> {
 impl ResourceType {
     /// The type of `T`, of whose resources the cache keeps names, versions and digests.
     pub(crate) const fn of_unkept<T: Resource>() -> Self {
-        let take = |resource: &Erased| {
-            let content = resource.downcast_ref::<Unkept<T>>()?.take()?;
-            Some(content as Erased)
+        let handover = const {
+            &Handover {
+                take: |resource| {
+                    let content = resource.downcast_ref::<Unkept<T>>()?.take()?;
+                    Some(content as Erased)
+                },
+                taken: || Arc::new(Unkept::<T>::new(None)),
+            }
         };
-        Self::of::<Unkept<T>>().with_handover(Handover { take, taken: || Arc::new(Unkept::<T>::new(None)) })
+        Self::of::<Unkept<T>>().with_handover(handover)
     }
 }
 

@@ -63,7 +63,7 @@ pub(in crate::client) fn begin<V: ResourceValue>(
     }
     let publish = Arc::downgrade(&watch);
     let selected = SelectedBatches { ty, names, erase, versions: options.versions };
-    registry.begin(&watch, Command::Batches { watch_id: id, selected, publish });
+    registry.begin(&watch, Command::Batches { watch_id: id, selected: Box::new(selected), publish });
     watch
 }
 

@@ -281,7 +281,7 @@ impl<'a> CollectionMembers<'a> {
     fn end_unwatched_wildcard(&mut self, store: &mut Store, scope: TypeInGroup) {
         let TypeInGroup { group, ty } = scope;
         let key = CollectionKey::of_all(scope);
-        if !store.members.get(&key).is_some_and(|all| !all.is_watched()) {
+        if store.members.get(&key).is_none_or(|all| all.is_watched()) {
             return;
         }
         let Self { groups, servers, .. } = self;
