@@ -3,7 +3,7 @@
 
     .ci/check_documents.py  fails if no check compiles a Rust block, or a link between documents leads nowhere
 
-A block is compiled as a documentation test, if src/lib.rs includes its document, or as an application of tests/trial.sh.
+A block is compiled as a documentation test, if src/doc_examples.rs includes its document, or as an application of tests/trial.sh.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", *sorted(map(str, pa
 
 def compiled():
     """The documents whose Rust blocks are compiled."""
-    tested = re.findall(r'include_str!\("\.\./([^"]+\.md)"\)', pathlib.Path("src/lib.rs").read_text())
+    tested = re.findall(r'include_str!\("\.\./([^"]+\.md)"\)', pathlib.Path("src/doc_examples.rs").read_text())
     line = next(line for line in pathlib.Path("tests/trial.sh").read_text().splitlines() if line.startswith("documents="))
     tried = subprocess.run(["bash", "-c", line + '; printf "%s\\n" "${documents[@]}"'], check=True, capture_output=True, text=True)
     return {*tested, *tried.stdout.split()}
@@ -55,7 +55,7 @@ def problems_of(document, tested):
             if "ignore" in line:
                 yield f"{document}:{number}: the block is not compiled"
             elif document not in tested:
-                yield f"{document}:{number}: neither src/lib.rs nor tests/trial.sh compiles the document"
+                yield f"{document}:{number}: neither src/doc_examples.rs nor tests/trial.sh compiles the document"
         if language is None:
             yield from broken_links(document, number, line)
 

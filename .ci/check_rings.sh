@@ -23,7 +23,7 @@ rbac
 filters
 engine balance serve'
 shell='authorization bootstrap client channel server transport dial tls background file_reads control_plane csds channelz metrics orca spiffe codec'
-edge='discover fuzzing testing tool_support test_log lib'
+edge='discover fuzzing testing tool_support test_log doc_examples lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
 # Every module of src/ is in one ring.

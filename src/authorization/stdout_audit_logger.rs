@@ -47,7 +47,7 @@ struct State {
     is_closed: bool,
     /// Events that were not written.
     dropped: u64,
-    /// Those among them that were reported.
+    /// The events among the dropped ones that were reported.
     reported: u64,
 }
 

@@ -141,16 +141,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether the config sources in resources are followed: those of the routes of a listener and of the endpoints of
-    /// a cluster. By default, as in gRPC, only `ads` and `self` are accepted, and a resource with another source is
-    /// rejected.
+    /// Sets whether the config sources in resources are followed: those of the routes of a listener and of the endpoints of a cluster. By
+    /// default, as in gRPC, only `ads` and `self` are accepted, and a resource with another source is rejected.
     ///
-    /// Followed sources allow management servers to direct the client to files and to other servers. The latter are
-    /// limited to the [`named_servers`](Bootstrap::named_servers) and
-    /// [`allowed_grpc_services`](Bootstrap::allowed_grpc_services) of the bootstrap, which contain their addresses
-    /// and credentials. Only [resolutions](Client::resolve) follow sources; a watch uses the servers of its name. Set
-    /// a [directory](Self::config_source_root) for the files, unless the servers are trusted with any file that the
-    /// process can read.
+    /// Followed sources allow management servers to direct the client to files and to other servers. The latter are limited to the
+    /// [`named_servers`](Bootstrap::named_servers) and [`allowed_grpc_services`](Bootstrap::allowed_grpc_services) of the bootstrap, which
+    /// contain their addresses and credentials. Only [resolutions](Client::resolve) follow sources; a watch uses the servers of its name.
+    /// Set a [directory](Self::config_source_root) for the files, unless the servers are trusted with any file that the process can read.
     pub fn follow_config_sources(mut self, follow: bool) -> Self {
         self.settings.follow_config_sources = follow;
         self
@@ -166,26 +163,23 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the interval of polling for REST servers without one in the bootstrap: by default 30 s, plus a random delay of
-    /// up to 30 s.
+    /// Sets the interval of polling for REST servers without one in the bootstrap: by default 30 s, plus a random delay of up to 30 s.
     pub fn polling(mut self, polling: Polling) -> Self {
         self.settings.protocol.polling = polling;
         self
     }
 
-    /// Sets the maximum size of a request of the incremental variant in bytes: 3 MiB by default, since servers accept 4
-    /// MiB. Longer lists of names are split over several requests; a single longer name exceeds it. Initial versions that
-    /// do not fit are omitted, so that the server sends these resources again. Load reports are split in the same way, between
-    /// clusters.
+    /// Sets the maximum size of a request of the incremental variant in bytes: 3 MiB by default, since servers accept 4 MiB. Longer lists
+    /// of names are split over several requests; a single longer name exceeds it. Initial versions that do not fit are omitted, so that the
+    /// server sends these resources again. Load reports are split in the same way, between clusters.
     pub fn max_request_size(mut self, bytes: usize) -> Self {
         self.settings.load_reports.max_request_size = bytes;
         self.settings.protocol.max_request_size = bytes;
         self
     }
 
-    /// Sets the does-not-exist timer: the time after which a requested resource that the server did not send is considered
-    /// non-existent. 15 s by default; doubled for a server with the feature `resource_timer_is_transient_error` (A57, A88).
-    /// It also limits DNS lookups.
+    /// Sets the does-not-exist timer: the time after which a requested resource that the server did not send is considered non-existent. 15
+    /// s by default; doubled for a server with the feature `resource_timer_is_transient_error` (A57, A88). It also limits DNS lookups.
     pub fn resource_timeout(mut self, timeout: Duration) -> Self {
         self.settings.protocol.resource_timeout = timeout;
         self
@@ -204,9 +198,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the maximum size of a message from a server in bytes: 64 MiB by default. A larger message ends the stream;
-    /// resources received before are kept. Larger files are not read. Without effect on a custom
-    /// [`transport`](Self::transport).
+    /// Sets the maximum size of a message from a server in bytes: 64 MiB by default. A larger message ends the stream; resources received
+    /// before are kept. Larger files are not read. Without effect on a custom [`transport`](Self::transport).
     pub fn max_message_size(mut self, bytes: usize) -> Self {
         self.grpc = self.grpc.with_max_message_size(bytes);
         self
@@ -240,8 +233,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the timeout of connecting, including TLS: 20 s by default. Without effect on a custom
-    /// [`transport`](Self::transport).
+    /// Sets the timeout of connecting, including TLS: 20 s by default. Without effect on a custom [`transport`](Self::transport).
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.grpc = self.grpc.with_connect_timeout(timeout);
         self
@@ -257,10 +249,9 @@ impl ClientBuilder {
     /// Refuses management servers whose certificate, or one of its authorities, is revoked by a list (CRL, gRFC A69). Without this
     /// setting, revocation is not checked.
     ///
-    /// Certificates whose status is undetermined are refused, unless the lists [fail open](RevocationLists::fail_open). Lists that
-    /// change are for new connections; connections stay. Servers without TLS are not concerned, nor are those with a
-    /// [handshake](crate::transport::credentials::Handshake) of the application. Without effect on a custom
-    /// [`transport`](Self::transport).
+    /// Certificates whose status is undetermined are refused, unless the lists [fail open](RevocationLists::fail_open). Lists that change
+    /// are for new connections; connections stay. Servers without TLS are not concerned, nor are those with a
+    /// [handshake](crate::transport::credentials::Handshake) of the application. Without effect on a custom [`transport`](Self::transport).
     #[cfg(feature = "tls")]
     pub fn certificate_revocation(mut self, lists: RevocationLists) -> Self {
         self.grpc = self.grpc.with_certificate_revocation(lists);
@@ -326,11 +317,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the grace period of deletions in resolutions: 1 s by default. A deleted cluster remains in the snapshots for
-    /// this time while routes still refer to it, since routes and clusters are sent in separate messages and the routes
-    /// without the cluster may arrive later. The same applies to deleted endpoints and route configurations, and to
-    /// clusters that were deleted before new routes referred to them.
-    /// With polling over REST, set it to more than twice the `refresh_delay`, since types may be received that far apart.
+    /// Sets the grace period of deletions in resolutions: 1 s by default. A deleted cluster remains in the snapshots for this time while
+    /// routes still refer to it, since routes and clusters are sent in separate messages and the routes without the cluster may arrive
+    /// later. The same applies to deleted endpoints and route configurations, and to clusters that were deleted before new routes referred
+    /// to them. With polling over REST, set it to more than twice the `refresh_delay`, since types may be received that far apart.
     pub fn deletion_grace(mut self, time: Duration) -> Self {
         self.settings.deletion_grace = time;
         self
@@ -370,10 +360,9 @@ impl ClientBuilder {
     /// Returns the shared client of the current tokio runtime with an equal bootstrap and equal settings, or builds it.
     /// Identically configured clients thus share their streams and resources.
     ///
-    /// Clients are not shared between runtimes, so that the end of one runtime does not end the client of another; this
-    /// includes tests with `#[tokio::test]`, each of which has its own runtime. To share a client between runtimes, pass
-    /// clones of it. A shared client ends with its runtime, when the last handle and watch of it is dropped, or when its
-    /// last sharer [shuts it down](Client::shutdown).
+    /// Clients are not shared between runtimes, so that the end of one runtime does not end the client of another; this includes tests with
+    /// `#[tokio::test]`, each of which has its own runtime. To share a client between runtimes, pass clones of it. A shared client ends
+    /// with its runtime, when the last handle and watch of it is dropped, or when its last sharer [shuts it down](Client::shutdown).
     ///
     /// With a custom [`transport`](Self::transport) or [`dns`](Self::dns) this is the same as [`build`](Self::build), since
     /// these cannot be compared. Sources of [metadata](Self::initial_metadata) cannot either: clients with such sources are shared

@@ -34,7 +34,7 @@ pub(super) struct Recorders {
 
 /// The recorders of a running client. Its end removes the values of gauges.
 pub(super) struct Recording {
-    /// Those that have not panicked.
+    /// The recorders that have not panicked.
     recorders: Vec<Arc<dyn Recorder>>,
     /// Whether the counters of the engine are read, whatever became of the recorders since: they would grow unread.
     is_reading: bool,

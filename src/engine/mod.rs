@@ -1,13 +1,12 @@
 //! The client without I/O: the servers of each authority, the cache, and the watches.
 //!
 //! The contract is that of every state machine here. Inputs go in by [`handle_input`](Engine::handle_input) and
-//! [`handle_timeout`](Engine::handle_timeout), watches by [`subscribe`](Engine::subscribe) and
-//! [`unsubscribe`](Engine::unsubscribe). After each of them [`poll_output`](Engine::poll_output) is called until it
-//! yields `None`; [`poll_timeout`](Engine::poll_timeout) then returns the next deadline. Time comes with each call, and
-//! randomness from a seed, so that every run is reproducible.
+//! [`handle_timeout`](Engine::handle_timeout), watches by [`subscribe`](Engine::subscribe) and [`unsubscribe`](Engine::unsubscribe). After
+//! each of them [`poll_output`](Engine::poll_output) is called until it yields `None`; [`poll_timeout`](Engine::poll_timeout) then returns
+//! the next deadline. Time comes with each call, and randomness from a seed, so that every run is reproducible.
 //!
-//! The engine keeps the contract, and the routes between its components. These have private fields, take at most two others as
-//! arguments, and record the consequences of a call as an [`Effect`] or an order.
+//! The engine keeps the contract, and the routes between its components, which have private fields, take at most two others as arguments,
+//! and record the consequences of a call as an [`Effect`] or an order.
 
 mod authorities;
 pub(crate) mod batches;
@@ -296,9 +295,8 @@ impl Engine {
         self.authorities.refresh_deadlines();
     }
 
-    /// Publishes changes, forwards the orders of servers' machines, and begins and ends the watches of indirections.
-    /// Publications and commands are in one queue, so that an application which is notified of a fallback, and the transport,
-    /// see the same order.
+    /// Publishes changes, forwards the orders of servers' machines, and begins and ends the watches of indirections. Publications and
+    /// commands are in one queue, so that an application which is notified of a fallback, and the transport, see the same order.
     fn route_effects(&mut self, now: Instant) {
         loop {
             match self.store.poll_effect() {

@@ -33,11 +33,11 @@ pub(crate) struct Messages {
 /// What a request is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RequestKind {
-    /// It answers no response: the first of a stream, or a change of subscriptions. Each poll is one.
+    /// The request answers no response: the first of a stream, or a change of subscriptions. Each poll is one.
     Subscription,
-    /// It accepts a response, and may change subscriptions as well.
+    /// The request accepts a response, and may change subscriptions as well.
     Ack,
-    /// It rejects a response.
+    /// The request rejects a response.
     Nack,
 }
 

@@ -9,7 +9,7 @@ use crate::resolve::RequestHeaders;
 #[derive(Clone, Copy)]
 pub struct RequestFacts<'a> {
     pub(super) method: &'a str,
-    /// With the query.
+    /// The path with its query.
     pub(super) path: &'a str,
     pub(super) authority: Option<&'a str>,
     pub(super) headers: Option<&'a (dyn RequestHeaders + Sync)>,

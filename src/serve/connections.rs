@@ -46,11 +46,11 @@ struct Connection {
 enum Phase {
     /// TLS or the preface of HTTP/2 are not complete. It drains at once when they are, if its configuration was replaced.
     Handshaking { deadline: Option<Instant>, drains: bool },
-    /// It takes requests, up to an age.
+    /// The connection takes requests, up to an age.
     Open { until: Option<Instant> },
-    /// It begins to drain at a time.
+    /// The connection begins to drain at a time.
     Scheduled { at: Instant },
-    /// It takes no more requests, and is closed at a time.
+    /// The connection takes no more requests, and is closed at a time.
     Draining { deadline: Option<Instant> },
     /// The owner closes it.
     Closing,

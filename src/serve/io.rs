@@ -73,7 +73,7 @@ pub(crate) enum RejectReason {
 pub(crate) enum CloseReason {
     /// Its handshake took too long.
     Handshake,
-    /// It has not ended within the time for draining.
+    /// The connection has not ended within the time for draining.
     Grace,
     /// The server is shut down at once.
     ShutDown,

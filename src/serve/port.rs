@@ -31,7 +31,7 @@ enum PortState {
     Opening,
     /// Connections arrive. After an error they are accepted again at a time.
     Listening { paused_until: Option<Instant> },
-    /// It could not be opened, and is tried again at a time.
+    /// The port could not be opened, and is tried again at a time.
     Failed { error: Arc<str>, retry_at: Instant },
 }
 

@@ -45,11 +45,11 @@ pub(super) struct ResponseBody<B> {
 
 /// The source of the body of a response.
 pub(super) enum Sent<B> {
-    /// That of the server itself; `None` is empty.
+    /// The body of the server itself; `None` is empty.
     Whole(Option<Bytes>),
-    /// That of the service.
+    /// The body of the service.
     Service(Pin<Box<B>>),
-    /// That of an HTTP filter of the application.
+    /// The body of an HTTP filter of the application.
     Filtered(FilterBody),
 }
 

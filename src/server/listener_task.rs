@@ -57,7 +57,7 @@ pub(super) struct ListenerTask {
 
 /// The socket of a listening port.
 pub(super) enum PortSocket {
-    /// It is bound when it is needed.
+    /// The socket is bound when it is needed.
     Closed(SocketAddr),
     Bound(SocketAddr, Socket),
     Listening(SocketAddr, TcpListener),

@@ -28,7 +28,7 @@ pub(in crate::engine) struct StoredResource<'a> {
 /// A resource that a consumer lacks, and whose content is not kept.
 #[derive(Debug)]
 pub(in crate::engine) enum TakenResource {
-    /// It is subscribed by its name.
+    /// The resource is subscribed by its name.
     Watched(EntryId),
     /// The server has sent it for the wildcard, or without a request.
     Member(TypeInGroup, Arc<str>),

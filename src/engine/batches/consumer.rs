@@ -62,7 +62,7 @@ pub(crate) struct BatchAnswer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BatchOutcome {
-    /// It is part of the answer to the server.
+    /// The batch is part of the answer to the server.
     Counted,
     /// The server was answered without it, since the limit of time had passed, or the client was shut down. The resources are in
     /// use in the client.
@@ -83,7 +83,7 @@ pub(in crate::engine) struct Consumer {
     /// The names of resources that the consumer lacks, and whose contents were taken before: by a consumer that has ended, or before they
     /// were unsubscribed. They have to be sent again.
     taken: BTreeSet<Arc<str>>,
-    /// Those of them that were not sent again so far.
+    /// The names among them that were not sent again so far.
     lacking: BTreeSet<Arc<str>>,
     /// What it has subscribed to.
     sources: Sources,
@@ -104,9 +104,9 @@ pub(in crate::engine) struct Consumer {
 /// A batch that is not answered.
 #[derive(Debug)]
 enum Unanswered {
-    /// It has the state of the cache.
+    /// The batch has the state of the cache.
     OfCache,
-    /// It has the changes of a response, which is held. `before` is what the consumer had.
+    /// The batch has the changes of a response, which is held. `before` is what the consumer had.
     OfResponse { before: OrdMap<Arc<str>, Erased> },
     /// The response was taken as accepted.
     Expired,

@@ -30,9 +30,9 @@ enum Part {
 /// What gRPC's clients do.
 #[derive(Debug, Clone, Copy)]
 enum Effect {
-    /// They reject the resource; what is optional, they leave out.
+    /// The clients reject the resource; what is optional, they leave out.
     Rejects(&'static str),
-    /// They ignore the part.
+    /// The clients ignore the part.
     Ignores(&'static str),
 }
 

@@ -30,7 +30,7 @@ pub(crate) enum Against {
 /// The side that listeners are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Side {
-    /// That of each listener.
+    /// The side of each listener.
     Either,
     /// Clients.
     Client,

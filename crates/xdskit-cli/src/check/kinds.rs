@@ -25,9 +25,9 @@ pub(crate) struct Kind {
 /// What a client does with a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Verdict {
-    /// It is accepted, and this is not used of it.
+    /// The resource is accepted, and this is not used of it.
     Accepted(Remarks),
-    /// It is rejected.
+    /// The resource is rejected.
     Rejected {
         /// The path of the field.
         path: String,
