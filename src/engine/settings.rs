@@ -5,7 +5,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use super::initial_resources::InitialResources;
+use super::InitialResources;
 use crate::{
     config::bounded,
     lrs::LoadSettings,

@@ -48,6 +48,7 @@ use std::{
     time::Instant,
 };
 
+#[cfg(any(test, feature = "client"))]
 pub(crate) use self::initial::check_initial_resources;
 pub(super) use self::review::{Decision, Proposal, ProposedChange};
 use self::{
