@@ -19,7 +19,8 @@ use crate::{
     name::ResourceName,
     orca::{Metric, ServerMetrics},
     resolve::Snapshot,
-    resource::http_filter::FilterError,
+    resource::{http_filter::FilterError, tls::MaterialError},
+    server::ServerError,
     testing::TestControlPlane,
 };
 
@@ -51,6 +52,8 @@ async fn errors() -> Vec<String> {
         printed("xds:///shop".parse::<ServerUri>().unwrap_err()),
         printed(Misuse::NoTypeUrl),
         printed(PickError::Dropped("cluster a: dropped\nby b".into())),
+        printed(MaterialError::new("identity: the key is not\nfor the certificate")),
+        printed(ServerError::NoListener),
         printed(ServerTls::from_files("/none.pem", "/none.key", None).unwrap_err()),
         printed(Snapshot::builder("http://shop").build(Instant::now()).unwrap_err()),
         printed(ResourceName::parse("xdstp:shop").unwrap_err()),
@@ -79,6 +82,8 @@ async fn main_prints_the_message_of_each_public_error() {
         "InvalidUri(\"xds:///shop\": not supported: a management server cannot be found through xDS itself)",
         "Misuse(type_url: missing on an aggregated stream)",
         "PickError(cluster a: dropped\\nby b)",
+        "MaterialError(identity: the key is not\\nfor the certificate)",
+        "ServerError(no listener: set `listen` or `listener`)",
         "ServerTlsError(certificate_file /none.pem: No such file or directory (os error 2))",
         "SnapshotError(target \"http://shop\": does not start with `xds:`)",
         "NameError(resource name \"xdstp:shop\": scheme at byte 0: does not start with `xdstp://`)",

@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, error::Error, fmt, future::Future, pin::Pin, sync::Arc};
 
-use crate::resource::{Custom, Extension};
+use crate::{
+    escape::debug_as_message,
+    resource::{Custom, Extension},
+};
 
 /// A certificate provider of an application, for channels and servers. It is added to a
 /// [`Registry`](crate::resource::Registry::with_certificate_plugin), and instances of it are configured by the bootstrap's `certificate_providers`.
@@ -78,12 +81,14 @@ pub struct CertificateIdentity(pub(crate) IdentityEncoding);
 pub struct CertificateRoots(pub(crate) RootsEncoding);
 
 /// Published material that cannot be used, with the reason; what was in use before is kept.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct MaterialError {
     /// What is wrong with it.
     reason: Box<str>,
 }
+
+debug_as_message!(MaterialError);
 
 /// The encodings of a certificate with its key.
 #[derive(Clone, PartialEq, Eq)]
