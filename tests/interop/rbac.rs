@@ -118,7 +118,7 @@ fn bootstrap(configs: &[Value]) -> Value {
     let any_port = json!({"socket_address": {"address": "127.0.0.1", "port_value": 0}});
     json!({
         "node": {"id": "envoy", "cluster": "interop"},
-        "admin": {"address": any_port.clone()},
+        "admin": {"address": any_port},
         "static_resources": {"listeners": [{
             "name": "rbac",
             "address": any_port,
