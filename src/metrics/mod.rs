@@ -64,7 +64,7 @@ use crate::client::recorder::{self as instruments, Recorder};
 ///
 /// Create one for each meter and pass it to all clients, since the callbacks of the gauges cannot be removed from the
 /// meter. Clones are handles of the same instruments. Other metrics libraries implement
-/// [`Recorder`](crate::client::recorder::Recorder).
+/// [`Recorder`].
 #[derive(Clone)]
 pub struct Metrics {
     /// Shared by clones.
