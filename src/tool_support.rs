@@ -16,7 +16,7 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 pub use crate::format::{Outline, Visited};
 use crate::{
     background,
-    client::table,
+    client::{self, table},
     error::{Blame, Code, Subject, WatchError},
     escape, file_reads,
     format::{self, Format, FormatError},
@@ -169,6 +169,41 @@ pub fn outline_text(text: &str) -> Outline {
 /// Converts a resource to the JSON form of an `Any`; what cannot be shown is represented by its bytes.
 pub fn show_any(type_url: &str, bytes: &[u8]) -> Value {
     format::show_any(type_url, bytes)
+}
+
+/// The messages of a descriptor set, for types that this crate does not know.
+#[derive(Debug, Clone)]
+pub struct Descriptors(format::Descriptors);
+
+impl Descriptors {
+    /// Reads a `google.protobuf.FileDescriptorSet`.
+    ///
+    /// # Errors
+    /// The bytes are none, or one of its files refers to something that is not in it.
+    pub fn read(bytes: &[u8]) -> Result<Self, String> {
+        format::Descriptors::read(bytes).map(Self)
+    }
+
+    /// Whether the message of a type URL is in the set.
+    pub fn has(&self, type_url: &str) -> bool {
+        self.0.has(type_url)
+    }
+
+    /// Converts a message to the JSON form of an `Any`, without its credentials.
+    ///
+    /// # Errors
+    /// The message is not in the set, or the bytes are not of it.
+    pub fn show(&self, type_url: &str, bytes: &[u8]) -> Result<Value, String> {
+        self.0.show(type_url, bytes).map_err(|error| error.to_string())
+    }
+}
+
+/// Checks a type URL for [`Client::watch_any`](crate::Client::watch_any).
+///
+/// # Errors
+/// It is none, or one of the protocol's own types.
+pub fn check_type_url(type_url: &str) -> Result<(), String> {
+    client::check_type_url(type_url)
 }
 
 /// Visits all messages in the value of [`show_any`], each before those in it.

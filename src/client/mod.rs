@@ -72,6 +72,8 @@ pub use crate::{
     resource::Validation,
 };
 
+#[cfg(feature = "tool-support")]
+pub(crate) use self::registry::any_types::check as check_type_url;
 #[cfg(feature = "csds")]
 pub(crate) use self::status::WeakClient;
 #[cfg(feature = "tool-support")]

@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use prost::encoding::{WireType, encode_key, encode_varint};
+use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Number, Value};
 
 use super::{
+    FormatError,
     scalar::{found, write_nested, write_text},
     time,
     types::WellKnown,
@@ -96,6 +98,17 @@ pub(super) enum Unshown {
     TooDeep,
     /// A time or a duration for which JSON has no text.
     OutOfRange(&'static str),
+}
+
+impl Unshown {
+    /// The error of a document with this message.
+    pub(super) fn into_error(self, message: &MessageDescriptor) -> FormatError {
+        FormatError::document(match self {
+            Self::Malformed(malformed) => format!("is not a {}: {malformed}", message.name()),
+            Self::TooDeep => "is nested too deep for JSON".to_owned(),
+            Self::OutOfRange(what) => format!("has {what}"),
+        })
+    }
 }
 
 impl From<Malformed> for Unshown {

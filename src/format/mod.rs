@@ -16,6 +16,8 @@
 //! - Documents are limited in size and in depth; the depth bounds recursion.
 
 mod any;
+#[cfg(feature = "tool-support")]
+mod descriptors;
 mod document;
 mod error;
 mod known;
@@ -39,12 +41,14 @@ use std::path::Path;
 use bytes::Bytes;
 use serde_json::Value;
 
+#[cfg(feature = "tool-support")]
+pub(crate) use self::descriptors::Descriptors;
 pub(crate) use self::error::FormatError;
 #[cfg(feature = "tool-support")]
 pub(crate) use self::visit::visit;
-use self::{known::Unshown, parse::Parser, print::Printer, types::Types};
 #[cfg(feature = "tool-support")]
 pub use self::{outline::Outline, visit::Visited};
+use self::{parse::Parser, print::Printer, types::Types};
 
 /// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,13 +129,7 @@ pub(crate) fn decode_json(message: &str, json_text: &[u8]) -> Result<Read, Forma
 pub(crate) fn encode_json(message: &str, bytes: &[u8]) -> Result<String, FormatError> {
     let types = Types::load();
     let message = types.message(message).ok_or_else(|| unknown(message))?;
-    let shown = Printer::new(types).show(&message, bytes).map_err(|unshown| {
-        FormatError::document(match unshown {
-            Unshown::Malformed(malformed) => format!("is not a {}: {malformed}", message.name()),
-            Unshown::TooDeep => "is nested too deep for JSON".to_owned(),
-            Unshown::OutOfRange(what) => format!("has {what}"),
-        })
-    })?;
+    let shown = Printer::new(types).show(&message, bytes).map_err(|unshown| unshown.into_error(&message))?;
     Ok(shown.to_string())
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use prost::encoding::WireType;
-use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+use prost_reflect::{DescriptorPool, FieldDescriptor, Kind, MessageDescriptor};
 use serde_json::{Map, Value};
 
 use super::{
@@ -12,22 +12,33 @@ use super::{
     scalar::encode_base64,
     types::{Types, WellKnown},
 };
-use crate::wire::{Field, Fields, Malformed, Value as Wire};
+use crate::{
+    redact,
+    wire::{Field, Fields, Malformed, Value as Wire},
+};
 
 /// A converter of messages to JSON. Fields that are not in the descriptors are omitted, as in a decoder.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Printer {
+pub(super) struct Printer<'p> {
     /// The known messages.
     types: Types,
+    /// Messages of an application, which come before the known ones.
+    own: Option<&'p DescriptorPool>,
 }
 
 /// All occurrences of one field, in the order of the message.
 type Found<'b> = Vec<Field<'b>>;
 
-impl Printer {
+impl<'p> Printer<'p> {
     /// A printer of these messages.
     pub(super) fn new(types: Types) -> Self {
-        Self { types }
+        Self { types, own: None }
+    }
+
+    /// Adds the messages of an application. Credentials in them are redacted.
+    #[cfg(feature = "tool-support")]
+    pub(super) fn with_own(self, own: &'p DescriptorPool) -> Self {
+        Self { own: Some(own), ..self }
     }
 
     /// Converts a message of at most [`MAX_DEPTH`].
@@ -41,6 +52,9 @@ impl Printer {
     /// Shows a message in its JSON form.
     fn message(self, message: &MessageDescriptor, bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
         let depth = depth.checked_sub(1).ok_or(Unshown::TooDeep)?;
+        // Redaction by the wire format alone does not know the types of the fields of an application.
+        let redacted = self.own.and_then(|_| redact::redacted_message(message.full_name(), bytes));
+        let bytes = redacted.as_deref().unwrap_or(bytes);
         match WellKnown::of(message) {
             None => self.fields(message, bytes, depth).map(Value::Object),
             Some(WellKnown::Any) => self.any(bytes, depth),
@@ -183,8 +197,8 @@ impl Printer {
     /// Shows the message of an `Any`, or its bytes if they are no such message.
     /// Never fails: one extension that cannot be shown does not hide the message around it.
     fn typed(self, type_url: &str, value: &[u8], depth: usize) -> Map<String, Value> {
-        let shown = match self.types.of_url(type_url) {
-            Some(message) => self.expand(&message, value, depth),
+        let shown = match self.of_url(type_url) {
+            Some(message) => self.expand(&message, value, depth).ok(),
             None => any::revealed(value).filter(|object| is_within(object, depth)),
         };
         let mut shown = shown.unwrap_or_else(|| any::as_bytes(value));
@@ -192,13 +206,38 @@ impl Printer {
         shown
     }
 
-    /// Shows a message within the object of an `Any`; `None` if it cannot be shown.
-    fn expand(self, message: &MessageDescriptor, value: &[u8], depth: usize) -> Option<Map<String, Value>> {
+    /// The message of a type URL.
+    fn of_url(self, type_url: &str) -> Option<MessageDescriptor> {
+        let own = self.own.zip(type_url.rsplit_once('/'));
+        let own = own.and_then(|(own, (_, name))| own.get_message_by_name(name));
+        own.filter(|found| !found.is_map_entry()).or_else(|| self.types.of_url(type_url))
+    }
+
+    /// Converts a message to the object of an `Any`, but for its type URL, to the depth [`MAX_DEPTH`].
+    ///
+    /// # Errors
+    /// As of [`Self::show`].
+    #[cfg(feature = "tool-support")]
+    pub(super) fn show_fields(
+        self,
+        message: &MessageDescriptor,
+        value: &[u8],
+    ) -> Result<Map<String, Value>, Unshown> {
+        self.expand(message, value, MAX_DEPTH)
+    }
+
+    /// Shows a message within the object of an `Any`.
+    fn expand(
+        self,
+        message: &MessageDescriptor,
+        value: &[u8],
+        depth: usize,
+    ) -> Result<Map<String, Value>, Unshown> {
         match WellKnown::of(message) {
-            None => self.fields(message, value, depth).ok(),
+            None => self.fields(message, value, depth),
             Some(_) => {
-                let shown = self.message(message, value, depth).ok()?;
-                Some(Map::from_iter([(any::VALUE.to_owned(), shown)]))
+                let shown = self.message(message, value, depth)?;
+                Ok(Map::from_iter([(any::VALUE.to_owned(), shown)]))
             }
         }
     }

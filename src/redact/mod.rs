@@ -28,6 +28,13 @@ pub(crate) fn redacted(type_url: &str, bytes: &[u8]) -> Option<Vec<u8>> {
     value_of_type(type_url, bytes, MAX_DEPTH)
 }
 
+/// A copy of a message that is known to have credentials, by its full name; `None` if it is not, or has none.
+#[cfg(feature = "json")]
+pub(crate) fn redacted_message(name: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+    let known = Message::of_name(name)?;
+    message(Shape::Known(known), bytes, MAX_DEPTH).unwrap_or_else(|_| whole())
+}
+
 /// The text in place of a credential.
 pub(crate) const REDACTED: &str = "[redacted]";
 

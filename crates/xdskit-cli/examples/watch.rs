@@ -15,13 +15,14 @@ use futures_util::{
     stream::{AbortHandle, Abortable, BoxStream, SelectAll},
 };
 use serde::Serialize;
+use serde_json::Value;
 use xdskit::{
-    Client, Observed, Resource,
+    Client, Observed, Resource, Watch, WatchAll,
     channel::ComputeEngineCredentials,
     client::{MemberChange, Validation},
     config::Bootstrap,
     resource::{
-        Cluster, ClusterLoadAssignment, Inspected, Listener, RouteConfiguration, Runtime,
+        AnyMessage, Cluster, ClusterLoadAssignment, Inspected, Listener, RouteConfiguration, Runtime,
         ScopedRouteConfiguration, Secret, VirtualHost,
     },
     transport::credentials::CredentialsRegistry,
@@ -29,7 +30,10 @@ use xdskit::{
 use xdskit_cli::{
     kind::Kind,
     program::{self, Failure, Program, Stop},
-    watch::{Command, Content, Form, Lines, Present, Printer, Target, WatchArgs, read_commands},
+    watch::{
+        Command, Content, Decoder, Form, Lines, Present, Printer, Target, TargetType, WatchArgs,
+        read_commands,
+    },
 };
 
 fn main() -> ExitCode {
@@ -40,31 +44,37 @@ fn main() -> ExitCode {
 pub(crate) fn run(program: Program, args: &WatchArgs) -> Result<(), Failure> {
     // An error of the command line comes before one of the bootstrap.
     args.check(program)?;
+    let decoder = Decoder::read(&args.targets)?;
     program::log_to_stderr();
     let bootstrap = match &args.look.connect.bootstrap {
         Some(path) => Bootstrap::from_file(path)?, // in gRPC's format or in Envoy's
         None => Bootstrap::from_env()?,            // GRPC_XDS_BOOTSTRAP, or GRPC_XDS_BOOTSTRAP_CONFIG
     };
-    watch(program, args, bootstrap)
+    watch(program, args, decoder, bootstrap)
 }
 
 /// The client runs on the thread of the runtime, and printing on this one: slow output does not delay the client, but
 /// skips states.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
-async fn watch(program: Program, args: &WatchArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
-    let mut watches = Watches::new(client(args, bootstrap)?, args);
+async fn watch(
+    program: Program,
+    args: &WatchArgs,
+    decoder: Decoder,
+    bootstrap: Bootstrap,
+) -> Result<(), Failure> {
+    let mut watches = Watches::new(client(args, bootstrap)?, args, decoder);
     let stop = Stop::on_interrupt();
     if args.look.once {
         return tokio::select! {
             biased;
             () = stop.requested() => Err(Failure::Missing),
-            ended = watches.once(program, &args.targets) => ended,
+            ended = watches.once(program, &args.targets.list) => ended,
         };
     }
-    for target in &args.targets {
+    for target in &args.targets.list {
         watches.watch(target);
     }
-    let mut commands = read_commands(program, stop.clone());
+    let mut commands = read_commands(program, args, stop.clone());
     loop {
         tokio::select! {
             // An interrupt comes first, and then commands, even while states change all the time.
@@ -117,6 +127,7 @@ struct Output {
     form: Form,
     printer: Printer,
     args: Arc<WatchArgs>,
+    decoder: Arc<Decoder>,
 }
 
 /// The first complete state of a target.
@@ -128,8 +139,13 @@ struct FirstState {
 }
 
 impl Watches {
-    fn new(client: Client, args: &WatchArgs) -> Self {
-        let output = Output { form: args.form(), printer: Printer::new(args), args: Arc::new(args.clone()) };
+    fn new(client: Client, args: &WatchArgs, decoder: Decoder) -> Self {
+        let output = Output {
+            form: args.form(),
+            printer: Printer::new(args),
+            args: Arc::new(args.clone()),
+            decoder: Arc::new(decoder),
+        };
         Self { client, output, handles: HashMap::new(), lines: SelectAll::new() }
     }
 
@@ -140,7 +156,7 @@ impl Watches {
         }
         let (handle, registration) = AbortHandle::new_pair();
         self.handles.insert(target.clone(), handle);
-        let lines = (Watching::of(target.kind).changes)(&self.client, target.clone(), self.output.clone());
+        let lines = (Watching::of(&target.ty).changes)(&self.client, target.clone(), self.output.clone());
         self.lines.push(Abortable::new(lines, registration));
     }
 
@@ -154,7 +170,7 @@ impl Watches {
     /// Prints the first complete state of all targets, in their order.
     async fn once(&self, program: Program, targets: &[Target]) -> Result<(), Failure> {
         let first = |target: &Target| {
-            (Watching::of(target.kind).first)(self.client.clone(), target.clone(), self.output.clone())
+            (Watching::of(&target.ty).first)(self.client.clone(), target.clone(), self.output.clone())
         };
         let states = join_all(targets.iter().map(first)).await;
         let mut missing = false;
@@ -180,7 +196,11 @@ struct Watching {
 }
 
 impl Watching {
-    fn of(kind: Kind) -> Self {
+    fn of(ty: &TargetType) -> Self {
+        let kind = match ty {
+            TargetType::Kind(kind) => *kind,
+            TargetType::Url(_) => return Self::of_any_type(),
+        };
         match kind {
             Kind::Listener => Self::of_type::<Listener>(),
             Kind::Route => Self::of_type::<RouteConfiguration>(),
@@ -196,66 +216,103 @@ impl Watching {
     fn of_type<T: Resource + Serialize>() -> Self {
         Self {
             changes: |client, target, output| match output.form {
-                Form::Typed => changes::<T, T>(client, target, output, typed),
-                Form::Observed | Form::Raw => changes::<Inspected<T>, T>(client, target, output, inspected),
+                Form::Typed => changes(watched::<T>(client, &target), target, output, typed),
+                Form::Observed | Form::Raw => {
+                    changes(watched::<Inspected<T>>(client, &target), target, output, inspected)
+                }
             },
             first: |client, target, output| match output.form {
-                Form::Typed => Box::pin(first::<T, T>(client, target, output, typed)),
+                Form::Typed => Box::pin(first(watched::<T>(&client, &target), target, output, typed)),
                 Form::Observed | Form::Raw => {
-                    Box::pin(first::<Inspected<T>, T>(client, target, output, inspected))
+                    Box::pin(first(watched::<Inspected<T>>(&client, &target), target, output, inspected))
                 }
+            },
+        }
+    }
+
+    /// The messages as they were sent, of a type that the client does not know.
+    fn of_any_type() -> Self {
+        Self {
+            changes: |client, target, output| changes(watched_any(client, &target), target, output, decoded),
+            first: |client, target, output| {
+                Box::pin(first(watched_any(&client, &target), target, output, decoded))
             },
         }
     }
 }
 
-/// Converts a resource to its output.
-type ContentOf<R, T> = fn(&R, Form) -> Content<'_, T>;
+/// A watch, which subscribes to its resources.
+enum Watched<R: Resource> {
+    One(Watch<R>),
+    /// All resources of the type, or the members of a collection.
+    Many(WatchAll<R>),
+}
 
-/// Watches a target. `R` is the type of the watch, and `T` is what is printed of it.
+fn watched<R: Resource>(client: &Client, target: &Target) -> Watched<R> {
+    match target.is_many() {
+        true => Watched::Many(client.watch_all(target.subscribed())),
+        false => Watched::One(client.watch(target.subscribed())),
+    }
+}
+
+fn watched_any(client: &Client, target: &Target) -> Watched<AnyMessage> {
+    let type_url = target.ty.to_string();
+    match target.is_many() {
+        true => Watched::Many(client.watch_all_any(&type_url, target.subscribed())),
+        false => Watched::One(client.watch_any(&type_url, target.subscribed())),
+    }
+}
+
+/// Converts a resource to its output.
+type ContentOf<R, T> = for<'a> fn(&'a R, &Output) -> Content<'a, T>;
+
+/// The output of each state. `R` is the type of the watch, and `T` is what is printed of it.
 fn changes<R: Resource, T: Serialize + 'static>(
-    client: &Client,
+    watched: Watched<R>,
     target: Target,
     output: Output,
     content: ContentOf<R, T>,
 ) -> BoxStream<'static, Lines> {
-    if target.is_many() {
-        // All resources of the type, or the members of a collection: a stream of what has changed.
-        let changes = client.watch_all::<R>(target.subscribed()).changes();
-        let lines = move |change: MemberChange<R>| match change.of_collection {
-            // The state of a collection as a whole has the name of the target.
-            true => output.lines(&target, &target.name, &change.observed, content),
-            false if !output.shows(&target, &change.name) => None,
-            false => output.lines(&target, &change.name, &change.observed, content),
-        };
-        changes.filter_map(move |change| ready(lines(change))).boxed()
-    } else {
-        // One resource: a stream of its latest states.
-        let states = client.watch::<R>(target.subscribed());
-        let is_shown = output.shows(&target, target.subscribed());
-        let lines = move |state: &Observed<R>| output.lines(&target, &target.name, state, content);
-        states.filter_map(move |state| ready(lines(&state).filter(|_| is_shown))).boxed()
+    match watched {
+        // A stream of what has changed.
+        Watched::Many(all) => {
+            let lines = move |change: MemberChange<R>| match change.of_collection {
+                // The state of a collection as a whole has the name of the target.
+                true => output.lines(&target, &target.name, &change.observed, content),
+                false if !output.shows(&target, &change.name) => None,
+                false => output.lines(&target, &change.name, &change.observed, content),
+            };
+            all.changes().filter_map(move |change| ready(lines(change))).boxed()
+        }
+        // A stream of its latest states.
+        Watched::One(states) => {
+            let is_shown = output.shows(&target, target.subscribed());
+            let lines = move |state: &Observed<R>| output.lines(&target, &target.name, state, content);
+            states.filter_map(move |state| ready(lines(&state).filter(|_| is_shown))).boxed()
+        }
     }
 }
 
-/// Watches a target until its first complete state.
+/// The output of the first complete state.
 async fn first<R: Resource, T: Serialize>(
-    client: Client,
+    watched: Watched<R>,
     target: Target,
     output: Output,
     content: ContentOf<R, T>,
 ) -> FirstState {
     let name = target.subscribed();
     let mut first = FirstState::default();
-    if !target.is_many() {
-        let state = client.watch::<R>(name).wait_for(|state| !state.is_pending()).await;
-        if let Some(state) = state.filter(|_| output.shows(&target, name)) {
-            first.missing = state.is_absent();
-            first.lines.extend(output.lines(&target, &target.name, &state, content));
+    let mut all = match watched {
+        Watched::Many(all) => all,
+        Watched::One(mut one) => {
+            let state = one.wait_for(|state| !state.is_pending()).await;
+            if let Some(state) = state.filter(|_| output.shows(&target, name)) {
+                first.missing = state.is_absent();
+                first.lines.extend(output.lines(&target, &target.name, &state, content));
+            }
+            return first;
         }
-        return first;
-    }
-    let mut all = client.watch_all::<R>(name);
+    };
     let known = all.wait_for(|members| members.is_complete() || members.absence().is_some());
     let Some(members) = known.await else { return first };
     if let Some(reason) = members.absence() {
@@ -272,7 +329,7 @@ async fn first<R: Resource, T: Serialize>(
 impl Output {
     /// Whether a resource is printed.
     fn shows(&self, target: &Target, name: &str) -> bool {
-        target.matches(name) && self.args.shows(target.kind, name)
+        target.matches(name) && self.args.shows(&target.ty, name)
     }
 
     /// The output of a state; `None` while it is unknown.
@@ -286,7 +343,7 @@ impl Output {
         match state {
             // The last known good resource, and the reason why it may be stale, if there is one.
             Observed::Present { resource, version, warning, .. } => {
-                let content = content(resource, self.form);
+                let content = content(resource, self);
                 let present = Present { name, version, content, warning: warning.as_ref() };
                 Some(self.printer.present(target, present))
             }
@@ -297,15 +354,20 @@ impl Output {
 }
 
 /// The content of a resource that gRPC's rules accept.
-fn typed<T>(resource: &T, _: Form) -> Content<'_, T> {
+fn typed<'a, T>(resource: &'a T, _: &Output) -> Content<'a, T> {
     Content::typed(resource)
 }
 
 /// The content of a resource, whether the rules accept it or not.
-fn inspected<T: Resource>(resource: &Inspected<T>, form: Form) -> Content<'_, T> {
+fn inspected<'a, T: Resource>(resource: &'a Inspected<T>, output: &Output) -> Content<'a, T> {
     let typed = resource.typed();
-    match form {
+    match output.form {
         Form::Typed | Form::Observed => Content::observed(typed.map(|typed| &**typed)),
         Form::Raw => Content::raw(resource.to_json(), typed.err()),
     }
+}
+
+/// The content of a message as JSON.
+fn decoded<'a>(message: &'a AnyMessage, output: &Output) -> Content<'a, Value> {
+    output.decoder.content(message)
 }

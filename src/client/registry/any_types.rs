@@ -25,6 +25,15 @@ pub(in crate::client) fn watch<V: ResourceValue<Resource = AnyMessage>>(
 
 /// The type of a URL, or the reason why it cannot be watched so.
 fn any_type(type_url: &str) -> Result<ResourceType, String> {
+    check(type_url)?;
+    Ok(ResourceType::of::<AnyMessage>().with_type_url(kept(type_url)?))
+}
+
+/// Whether a type URL can be watched so.
+///
+/// # Errors
+/// The reason why it cannot.
+pub(crate) fn check(type_url: &str) -> Result<(), String> {
     if Service::of(type_url).is_some() {
         return Err(format!(
             "{type_url} is one of the protocol's own types, which are watched as typed resources"
@@ -36,7 +45,7 @@ fn any_type(type_url: &str) -> Result<ResourceType, String> {
             "{type_url:.80?} is no type URL: it has a `/` before the name of a message, and {LONGEST} bytes at most"
         ));
     }
-    Ok(ResourceType::of::<AnyMessage>().with_type_url(kept(type_url)?))
+    Ok(())
 }
 
 /// The text for as long as the process lasts. There are few different ones.

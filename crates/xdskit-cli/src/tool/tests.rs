@@ -45,6 +45,7 @@ fn flags_take_values_behind_an_equals_sign_or_as_the_next_argument() {
 fn flags_stand_anywhere_and_the_last_one_counts() {
     assert_same("watch cluster=a --json --once", "watch --json --once cluster=a");
     assert_same("watch --bootstrap a --bootstrap b --json --json", "watch --bootstrap b --json");
+    assert_same("watch a=b --type a/b *", "watch --type=a/b a=b *");
     assert_same("relay --report 1 --report 2", "relay --report 2");
 }
 
@@ -78,6 +79,15 @@ fn what_is_wrong_is_named_with_what_to_write_instead() {
             "--filter \"clusters=*\": unknown type \"clusters\"; did you mean cluster?",
         ),
         ("watch --filter=", "--filter \"\": is empty"),
+        ("watch --type", "--type needs a value"),
+        ("watch --type shop.Banner sale", "--type: \"shop.Banner\" is no type URL"),
+        ("watch --type type.googleapis.com/ sale", "is no type URL"),
+        (
+            "watch --type type.googleapis.com/envoy.config.cluster.v3.Cluster shop",
+            "one of the protocol's own types, which are watched as typed resources; write cluster=NAME",
+        ),
+        ("watch --type a/b c --observe", "--observe"),
+        ("watch --proto set.pb cluster=a", "--proto \"set.pb\": needs --type"),
         ("walk --header x-a", "--header \"x-a\": must be NAME=VALUE"),
         ("walk --header =1", "must be NAME=VALUE"),
         ("relay --listen", "--listen needs a value"),

@@ -2,9 +2,13 @@
 //!
 //! Commands on standard input add and end watches while it runs.
 
+#[cfg(test)]
+mod banner;
+mod decoder;
 mod foreground;
 mod print;
 mod target;
+mod targets;
 
 use std::{
     io::{self, BufRead, IsTerminal},
@@ -16,13 +20,14 @@ use tokio::sync::mpsc;
 
 use self::foreground::is_in_foreground;
 pub use self::{
+    decoder::Decoder,
     print::{Content, Lines, Present, Printer},
-    target::{Command, Target},
+    target::{Command, Target, TargetType},
+    targets::Targets,
 };
 use super::{
     args::Look,
     filter::Filter,
-    kind::Kind,
     program::{Failure, Program, Stop},
 };
 
@@ -37,16 +42,15 @@ pub struct WatchArgs {
     #[arg(long = "filter", value_name = "FILTER", allow_hyphen_values = true)]
     filters: Vec<Filter>,
     /// Accepts resources that gRPC's rules reject, too, and shows the reason beside them
-    #[arg(long)]
+    #[arg(long, conflicts_with = "type_url")]
     observe: bool,
     /// Shows the messages themselves, as JSON; implies --observe. Text that is not for a terminal is JSON alone, and the
     /// rest goes to the standard error
     #[arg(long)]
     raw: bool,
-    /// TYPE is listener, route, cluster, endpoints, scoped-route, virtual-host, secret or runtime; NAME is a name, `*` for
-    /// all, a glob for the old-style names of some (`outbound|80|*`), or an xdstp:// glob or list
-    #[arg(value_name = "TYPE=NAME")]
-    pub targets: Vec<Target>,
+    /// What to watch.
+    #[command(flatten)]
+    pub targets: Targets,
 }
 
 /// The validation and the form of resources.
@@ -66,15 +70,16 @@ impl WatchArgs {
     /// # Errors
     /// The command line cannot be used, whatever the bootstrap has.
     pub fn check(&self, program: Program) -> Result<(), Failure> {
-        match self.targets.is_empty() && (program.is_strict() || self.look.once) {
-            true => Err(Failure::Usage(NO_TARGET.to_owned())),
-            false => Ok(()),
+        if !self.targets.list.is_empty() || !(program.is_strict() || self.look.once) {
+            return Ok(());
         }
+        let missing = if self.targets.type_url.is_some() { NO_NAME } else { NO_TARGET };
+        Err(Failure::Usage(missing.to_owned()))
     }
 
-    /// The form in which resources are printed.
+    /// The form in which resources are printed. Messages of `--type` have no rules, so that they need no observing client.
     pub fn form(&self) -> Form {
-        match (self.raw, self.observe) {
+        match (self.raw && self.targets.type_url.is_none(), self.observe) {
             (true, _) => Form::Raw,
             (false, true) => Form::Observed,
             (false, false) => Form::Typed,
@@ -82,23 +87,24 @@ impl WatchArgs {
     }
 
     /// Whether the filters pass a resource.
-    pub fn shows(&self, kind: Kind, name: &str) -> bool {
-        Filter::any_passes(&self.filters, Some(kind), name)
+    pub fn shows(&self, ty: &TargetType, name: &str) -> bool {
+        Filter::any_passes(&self.filters, ty.kind(), name)
     }
 }
 
 /// Reads the commands on standard input, and reports invalid ones on standard error. EOF on standard input does not
 /// stop the program. There are none on the terminal of a program that runs in the background.
-pub fn read_commands(program: Program, stop: Stop) -> mpsc::UnboundedReceiver<Command> {
+pub fn read_commands(program: Program, args: &WatchArgs, stop: Stop) -> mpsc::UnboundedReceiver<Command> {
     let (sender, receiver) = mpsc::unbounded_channel();
     if io::stdin().is_terminal() && !is_in_foreground() {
         return receiver;
     }
+    let type_url = args.targets.type_url.clone();
     // A separate thread, since reading cannot be cancelled: it ends with the process.
     thread::spawn(move || {
         for line in io::stdin().lock().split(b'\n') {
             let command = line.map_err(|error| format!("the standard input cannot be read: {error}"));
-            match command.and_then(|line| Command::parse(&line)) {
+            match command.and_then(|line| Command::parse(&line, type_url.as_ref())) {
                 // At once, and not behind the commands before it.
                 Ok(Some(Command::Quit)) => stop.request(),
                 Ok(Some(command)) => {
@@ -116,9 +122,12 @@ pub fn read_commands(program: Program, stop: Stop) -> mpsc::UnboundedReceiver<Co
 const NO_TARGET: &str = "TYPE=NAME is missing: what to watch, such as 'cluster=*' for all clusters, \
                          'cluster=outbound|80|*' for some, or cluster=shop for one";
 
+/// The error of a command line with a type and without a name.
+const NO_NAME: &str = "NAME is missing: which resources of --type to watch, such as '*' for all";
+
 const HELP: &str = "\
 Commands are read from the standard input, one a line: watch TYPE=NAME, unwatch TYPE=NAME, quit. A program that is
-started in the background reads none from its terminal.
+started in the background reads none from its terminal. With --type, each TYPE=NAME is a NAME alone.
 In globs, * is any text, ? any character, and \\ takes away the meaning of these.
 It runs until it is interrupted (Ctrl-C). RUST_LOG=debug shows what the client does.
 Exit codes: 0; 1 for failures, and for --once if something is missing; 2 for a bad command line or bootstrap.";

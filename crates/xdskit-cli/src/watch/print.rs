@@ -1,7 +1,7 @@
 //! The output of watches, as JSON for scripts and as text.
 
 use std::{
-    fmt::{Display, Write},
+    fmt::{self, Display, Write},
     io::{self, IsTerminal},
 };
 
@@ -13,7 +13,7 @@ use xdskit::{
     resource::{Invalid, Version},
 };
 
-use super::{Form, WatchArgs, target::Target};
+use super::{WatchArgs, target::Target};
 use crate::{
     json::{Problem, TEXT_KEYS, json, printable},
     paint::Paint,
@@ -51,8 +51,17 @@ pub struct Lines {
 pub struct Content<'a, T> {
     /// What is printed.
     body: Body<'a, T>,
-    /// Whether gRPC's rules reject the resource, with the reason; `None` if it is known that they do not.
-    verdict: Option<Option<&'a Invalid>>,
+    /// What is wrong with the resource, if anything; `None` if nothing can be.
+    verdict: Option<Option<Wrong<'a>>>,
+}
+
+/// What is wrong with a resource.
+#[derive(Debug)]
+enum Wrong<'a> {
+    /// gRPC's rules reject it.
+    Rejected(&'a Invalid),
+    /// It is no message of its type, or cannot be shown as one.
+    Undecoded(String),
 }
 
 /// What is printed of a resource.
@@ -67,6 +76,26 @@ enum Body<'a, T> {
     Nothing,
 }
 
+impl Wrong<'_> {
+    /// The reason alone.
+    fn reason(&self) -> String {
+        match self {
+            Self::Rejected(invalid) => invalid.to_string(),
+            Self::Undecoded(reason) => reason.clone(),
+        }
+    }
+}
+
+/// The line below the title of a resource.
+impl Display for Wrong<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rejected(invalid) => write!(f, "gRPC rejects it: {}", Escaped(invalid)),
+            Self::Undecoded(reason) => write!(f, "it cannot be decoded: {}", Escaped(reason)),
+        }
+    }
+}
+
 impl Printer {
     /// The form of the command line, for readers of the standard output. If it is not a terminal, messages are printed as JSON alone.
     pub fn new(args: &WatchArgs) -> Self {
@@ -75,7 +104,7 @@ impl Printer {
         }
         let output = io::stdout();
         let is_terminal = output.is_terminal();
-        let is_raw = args.form() == Form::Raw && !is_terminal;
+        let is_raw = args.raw && !is_terminal;
         Self::Text { paint: Paint::for_output(&output), is_terminal, is_raw }
     }
 
@@ -89,7 +118,7 @@ impl Printer {
                 error: error.into(),
             })),
             Self::Text { paint, is_terminal, is_raw } => {
-                let title = paint.bold(format!("{} {}", target.kind.as_str(), Escaped(name)));
+                let title = paint.bold(format!("{} {}", target.ty.title(), Escaped(name)));
                 let state = paint.red(format!("absent: {}", error.code()));
                 let why = wrapped(&paint.red(error), is_terminal);
                 Lines::note(format!("{} {title}  {state}\n{why}", paint.red("○"))).into_text_unless(is_raw)
@@ -108,10 +137,10 @@ impl Printer {
                 version: version.as_str(),
                 resource: body,
                 warning: warning.map(Problem::from),
-                invalid: verdict.map(|invalid| invalid.map(ToString::to_string)),
+                invalid: verdict.map(|wrong| wrong.map(|wrong| wrong.reason())),
             })),
             Self::Text { paint, is_terminal, is_raw } => {
-                let title = paint.bold(format!("{} {}", target.kind.as_str(), Escaped(name)));
+                let title = paint.bold(format!("{} {}", target.ty.title(), Escaped(name)));
                 let version = paint.dim(format!("version {}", Escaped(version)));
                 // The kept resource was printed before.
                 if let Some(why) = warning {
@@ -120,15 +149,14 @@ impl Printer {
                     let kept = format!("{} {title}  {version}  {state}\n{why}", paint.yellow("●"));
                     return Lines::note(kept).into_text_unless(is_raw);
                 }
-                let invalid = verdict.flatten();
-                let mark = match invalid {
+                let wrong = verdict.flatten();
+                let mark = match wrong {
                     Some(_) => paint.yellow("●").to_string(),
                     None => paint.green("●").to_string(),
                 };
                 let mut head = format!("{mark} {title}  {version}\n");
-                if let Some(reason) = invalid {
-                    let reason = format!("gRPC rejects it: {}", Escaped(reason));
-                    head += &wrapped(&paint.yellow(reason), is_terminal);
+                if let Some(wrong) = wrong {
+                    head += &wrapped(&paint.yellow(wrong), is_terminal);
                 }
                 let mut text = String::new();
                 match body {
@@ -184,12 +212,24 @@ impl<'a, T> Content<'a, T> {
 
     /// A resource that gRPC's rules accept, or else the reason.
     pub fn observed(typed: Result<&'a T, &'a Invalid>) -> Self {
-        Self { body: typed.map_or(Body::Nothing, Body::Typed), verdict: Some(typed.err()) }
+        Self {
+            body: typed.map_or(Body::Nothing, Body::Typed),
+            verdict: Some(typed.err().map(Wrong::Rejected)),
+        }
     }
 
     /// A message, unless it is secret, and the result of gRPC's rules.
     pub fn raw(message: Result<Value, Invalid>, invalid: Option<&'a Invalid>) -> Self {
-        Self { body: message.map_or(Body::Nothing, Body::Message), verdict: Some(invalid) }
+        let verdict = Some(invalid.map(Wrong::Rejected));
+        Self { body: message.map_or(Body::Nothing, Body::Message), verdict }
+    }
+
+    /// A message of a type that is known at run time alone, or the reason why it cannot be shown.
+    pub(super) fn decoded(message: Result<Value, String>) -> Self {
+        match message {
+            Ok(message) => Self { body: Body::Message(message), verdict: Some(None) },
+            Err(reason) => Self { body: Body::Nothing, verdict: Some(Some(Wrong::Undecoded(reason))) },
+        }
     }
 }
 
@@ -221,7 +261,7 @@ struct PresentLine<'a, T> {
     resource: Body<'a, T>,
     /// Why it may be stale.
     warning: Option<Problem>,
-    /// For observed resources: null, or the reason why gRPC's rules reject it.
+    /// For observed resources and types by their URLs: null, or the reason why it is rejected or not decoded.
     #[serde(skip_serializing_if = "Option::is_none")]
     invalid: Option<Option<String>>,
 }

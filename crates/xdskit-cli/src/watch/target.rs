@@ -6,15 +6,24 @@ use xdskit::name::ResourceName;
 
 use crate::{filter::Glob, kind::Kind};
 
-/// A target as it was written: TYPE=NAME.
+/// A target as it was written: TYPE=NAME, or NAME alone if `--type` has the type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Target {
     /// The type of the resources.
-    pub kind: Kind,
+    pub ty: TargetType,
     /// A name, that of a collection, `*` for all, or a glob that selects some of all by their names.
     pub name: Arc<str>,
     /// The subscription.
     subscribed: Subscribed,
+}
+
+/// A resource type.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TargetType {
+    /// One of the protocol.
+    Kind(Kind),
+    /// Any other, by its type URL.
+    Url(Arc<str>),
 }
 
 /// The name in the subscription, and which of its resources are shown.
@@ -42,7 +51,34 @@ pub enum Command {
 impl Target {
     /// The resource of exactly this name.
     pub fn named(kind: Kind, name: &str) -> Self {
-        Self { kind, name: name.into(), subscribed: Subscribed::Name }
+        Self { ty: TargetType::Kind(kind), name: name.into(), subscribed: Subscribed::Name }
+    }
+
+    /// Parses NAME of a type URL, or TYPE=NAME if there is none.
+    ///
+    /// # Errors
+    /// The text has another form.
+    pub(super) fn parse(text: &str, type_url: Option<&Arc<str>>) -> Result<Self, String> {
+        match type_url {
+            Some(_) if text.is_empty() => Err("a name is empty; write '*' for all resources".to_owned()),
+            Some(type_url) => Self::of(TargetType::Url(type_url.clone()), text),
+            None => text.parse(),
+        }
+    }
+
+    /// The resources of a name, which is not empty.
+    fn of(ty: TargetType, name: &str) -> Result<Self, String> {
+        // In `xdstp:` names, `*` belongs to the collection, and `?` begins the context parameters.
+        let is_glob = name != "*" && !name.starts_with("xdstp:") && name.contains(['*', '?']);
+        let glob = is_glob.then(|| name.parse::<Glob>()).transpose()?;
+        let subscribed = match glob {
+            None => Subscribed::Name,
+            Some(glob) => match glob.literal() {
+                Some(name) => Subscribed::Unescaped(name.into()),
+                None => Subscribed::Matching(glob),
+            },
+        };
+        Ok(Self { ty, name: name.into(), subscribed })
     }
 
     /// Whether there may be many resources: all of the type, or the members of a collection.
@@ -83,19 +119,40 @@ impl FromStr for Target {
         if name.is_empty() {
             return Err(format!("{text:?} has no name after the type"));
         }
-        let kind = kind.parse()?;
-        // In `xdstp:` names, `*` belongs to the collection, and `?` begins the context parameters.
-        let is_glob = name != "*" && !name.starts_with("xdstp:") && name.contains(['*', '?']);
-        let glob = is_glob.then(|| name.parse::<Glob>()).transpose()?;
-        let subscribed = match glob {
-            None => Subscribed::Name,
-            Some(glob) => match glob.literal() {
-                Some(name) => Subscribed::Unescaped(name.into()),
-                None => Subscribed::Matching(glob),
-            },
-        };
-        Ok(Self { kind, name: name.into(), subscribed })
+        Self::of(TargetType::Kind(kind.parse()?), name)
     }
+}
+
+impl TargetType {
+    /// The name in the titles of resources.
+    pub(super) fn title(&self) -> &str {
+        match self {
+            Self::Kind(kind) => kind.as_str(),
+            Self::Url(type_url) => message_of(type_url),
+        }
+    }
+
+    /// The type of the protocol, if it is one.
+    pub fn kind(&self) -> Option<Kind> {
+        match self {
+            Self::Kind(kind) => Some(*kind),
+            Self::Url(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for TargetType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kind(kind) => kind.as_str(),
+            Self::Url(type_url) => type_url,
+        })
+    }
+}
+
+/// The full name of the message of a type URL.
+pub(super) fn message_of(type_url: &str) -> &str {
+    type_url.rsplit_once('/').map_or(type_url, |(_, message)| message)
 }
 
 /// The correction of a type or a name alone.
@@ -109,26 +166,28 @@ fn example(text: &str) -> String {
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}={}", self.kind.as_str(), self.name)
+        write!(f, "{}={}", self.ty, self.name)
     }
 }
 
 impl Command {
-    /// Parses a line; `None` if it is empty.
-    pub fn parse(line: &[u8]) -> Result<Option<Self>, String> {
+    /// Parses a line; `None` if it is empty. Targets are names alone if there is a type URL.
+    pub(super) fn parse(line: &[u8], type_url: Option<&Arc<str>>) -> Result<Option<Self>, String> {
         let Ok(line) = str::from_utf8(line) else {
             return Err(format!("{:?} is not UTF-8", String::from_utf8_lossy(line)));
         };
         let line = line.trim();
+        let target = |rest: &str| Target::parse(rest.trim_start(), type_url);
         let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
         match verb {
             "" => Ok(None),
-            "watch" => Ok(Some(Self::Watch(rest.trim_start().parse()?))),
-            "unwatch" => Ok(Some(Self::Unwatch(rest.trim_start().parse()?))),
+            "watch" => Ok(Some(Self::Watch(target(rest)?))),
+            "unwatch" => Ok(Some(Self::Unwatch(target(rest)?))),
             "quit" if rest.is_empty() => Ok(Some(Self::Quit)),
-            _ => Err(format!(
-                "unknown command {line:?}; commands are watch TYPE=NAME, unwatch TYPE=NAME, quit"
-            )),
+            _ => {
+                let target = if type_url.is_some() { "NAME" } else { "TYPE=NAME" };
+                Err(format!("unknown command {line:?}; commands are watch {target}, unwatch {target}, quit"))
+            }
         }
     }
 }
@@ -206,7 +265,7 @@ mod tests {
         for kind in Kind::ALL {
             let typed = format!("{}=xdstp://a/b?c=d", kind.as_str());
             let target: Target = typed.parse().expect("a target");
-            assert_eq!((target.kind, target.to_string()), (kind, typed));
+            assert_eq!((target.ty.kind(), target.to_string()), (Some(kind), typed));
         }
     }
 
@@ -221,7 +280,7 @@ mod tests {
             ("", None),
             (" \n", None),
         ] {
-            assert_eq!(Command::parse(line.as_bytes()), Ok(command), "{line:?}");
+            assert_eq!(Command::parse(line.as_bytes(), None), Ok(command), "{line:?}");
         }
         for line in [
             "watch",
@@ -233,8 +292,31 @@ mod tests {
             "help",
             "watchcluster=a",
         ] {
-            assert!(Command::parse(line.as_bytes()).is_err(), "{line:?}");
+            assert!(Command::parse(line.as_bytes(), None).is_err(), "{line:?}");
         }
-        assert!(Command::parse(b"watch cluster=\xff").is_err());
+        assert!(Command::parse(b"watch cluster=\xff", None).is_err());
+    }
+
+    #[test]
+    fn names_of_a_type_url_are_whole_arguments() {
+        let type_url: Arc<str> = "type.googleapis.com/shop.Banner".into();
+        let parse = |text: &str| Target::parse(text, Some(&type_url));
+        for (name, subscribed, many) in [
+            ("sale", "sale", false),
+            ("cluster=sale", "cluster=sale", false),
+            ("*", "*", true),
+            ("sale-*", "*", true),
+            ("sale\\*", "sale*", false),
+        ] {
+            let target = parse(name).expect(name);
+            assert_eq!((target.subscribed(), target.is_many()), (subscribed, many), "{name}");
+            assert_eq!(target.to_string(), format!("type.googleapis.com/shop.Banner={name}"));
+            assert_eq!((target.ty.title(), target.ty.kind()), ("shop.Banner", None));
+            let command = Command::parse(format!("watch {name}").as_bytes(), Some(&type_url));
+            assert_eq!(command, Ok(Some(Command::Watch(target))));
+        }
+        assert!(parse("").is_err());
+        let error = Command::parse(b"look", Some(&type_url)).expect_err("no command");
+        assert!(error.ends_with("commands are watch NAME, unwatch NAME, quit"), "{error}");
     }
 }

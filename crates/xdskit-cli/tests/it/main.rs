@@ -4,9 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
+mod any_types;
 #[path = "../../../../tests/it/channel/backend.rs"]
 #[allow(dead_code, reason = "the tests of channels use more of it")]
 mod backend;
+#[path = "../../src/watch/banner.rs"]
+mod banner;
 mod call;
 mod check;
 mod collections;

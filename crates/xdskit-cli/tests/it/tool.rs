@@ -222,7 +222,7 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
             vec![],
             vec![
                 "xdskit: a subcommand is missing",
-                "watch, walk, call, status, relay, completions, man or help",
+                "watch, walk, call, status, relay, check, completions, man or help",
             ],
         ),
         (vec!["wacth"], vec!["unknown subcommand wacth", "did you mean watch?"]),
@@ -259,7 +259,7 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
         (vec!["completions", "tcsh"], vec!["must be bash, elvish, fish, powershell or zsh"]),
         (
             vec!["man", "wacth"],
-            vec!["\"wacth\": must be watch, walk, call, status, relay, completions or man"],
+            vec!["\"wacth\": must be watch, walk, call, status, relay, check, completions or man"],
         ),
         (vec!["call", "--bootstrap", &good, "--target=xds://nobody/a"], vec!["nobody"]),
     ] {

@@ -169,7 +169,7 @@ mod tests {
 
     fn state(listeners: usize, chains: usize) -> ObservedMesh {
         let all = "listener=*".parse::<Target>().expect("a target");
-        assert_eq!(all.kind, Kind::Listener);
+        assert_eq!(all.ty.kind(), Some(Kind::Listener));
         let mut state = ObservedMesh::new(vec![Selection::new("*", all)]);
         for number in 0..listeners {
             let name = format!("listener-{number:03}");
