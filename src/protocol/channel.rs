@@ -153,12 +153,20 @@ impl Channel {
         Duration::ZERO
     }
 
-    /// A response of an earlier stream was applied, after the type was requested on the current one. No version stands for what is held
-    /// then: that of the response is not the server's on this stream, and the one before has been replaced in part.
+    /// A late response was applied. No version stands for what is held then: that of the response is not the server's on a later stream,
+    /// or has resources that are not held, and the one before has been replaced in part.
     pub(super) fn on_late_outcome(&mut self, outcome: &ResponseOutcome) {
         if outcome.is_applied {
             self.variant.on_dropped();
         }
+    }
+
+    /// Whether the version of the response that is handed out would not stand for what is held of it once its stream has ended (B1.6).
+    ///
+    /// Without a stream, names are released at once. A resource of such a name is skipped, also if it is one of a wildcard, and
+    /// absence proves nothing of the members of a wildcard. A response that waits for consumers is in that state for long (AP9).
+    pub(super) fn is_incomplete_without_stream(&self) -> bool {
+        self.intake.is_held() || self.subscriptions.takes_all()
     }
 
     /// The response that is handed out waits for its consumers. True when the stream is to be read on.

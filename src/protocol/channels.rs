@@ -122,6 +122,7 @@ impl Channels {
     pub(super) fn wait(&mut self, ty: TypeId, stream: StreamId, envelope: Envelope) {
         if let Some(channel) = self.get_mut(ty) {
             channel.intake.push(stream, envelope);
+            channel.variant.on_waiting();
         }
         if self.waiting_bytes() > self.max_waiting_bytes {
             self.overfull = Some(ty);

@@ -304,12 +304,11 @@ impl Machine {
     /// Answers a response, and reads the next.
     ///
     /// It is called once for each response that [`handle_event`](Self::handle_event) has returned, in their order. A response of
-    /// a stream that has ended since gets no answer, but its version counts for the next stream.
+    /// a stream that has ended since gets no answer, but its version counts for the next stream unless the response is late.
     pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
         let is_late = self.is_late(outcome.ty, outcome.stream);
         let Exchange { channels, random, source_key, stream: current, commands, .. } = &mut self.exchange;
         let Some(channel) = channels.get_mut(outcome.ty) else { return };
-        // A later stream was opened meanwhile, which has claimed what was accepted before.
         if is_late {
             channel.on_late_outcome(&outcome);
             channel.end_hold(now);
@@ -346,9 +345,12 @@ impl Machine {
         self.channel(ty).is_some_and(|channel| channel.variant.is_requested())
     }
 
-    /// Whether a type was requested on the current stream, and a response is of an earlier one.
+    /// Whether the stream of a response has ended, and the response confirms nothing on a later one: the type was requested there, or
+    /// [the response may be applied in part](Channel::is_incomplete_without_stream).
     pub(crate) fn is_late(&self, ty: TypeId, stream: StreamId) -> bool {
-        self.is_requested(ty) && !self.exchange.stream.is_current(stream)
+        let is_late =
+            |channel: &Channel| channel.variant.is_requested() || channel.is_incomplete_without_stream();
+        !self.exchange.stream.is_current(stream) && self.channel(ty).is_some_and(is_late)
     }
 
     /// A response of a type waits for its consumers, and is concluded later. Where the stream carries other types it is read on for

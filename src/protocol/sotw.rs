@@ -79,7 +79,7 @@ struct OnStream {
     names: RequestedNames,
     /// The answers that are not written yet.
     answers: Answers,
-    /// A response is in progress; a request before its answer would be taken for one.
+    /// A response is in progress, or waits for one of an earlier stream; a request before its answer would be taken for one.
     busy: bool,
     /// The names of the last request, if the server may have missed them.
     crossed: Crossed,
@@ -286,6 +286,12 @@ impl Variant for Sotw {
         self.on_stream.empty_list.on_response(version, now);
         self.on_stream.crossed.on_response(self.doubt, now);
         self.on_stream.recent_unsubscribes.on_response(self.doubt, now);
+    }
+
+    /// The server has sent the response, whether or not it is worked on: a request before its answer would be taken for one, and its
+    /// version would stand for names in the response that are not held yet (B1.21).
+    fn on_waiting(&mut self) {
+        self.on_stream.busy = true;
     }
 
     /// Keeps the version, which belongs to the server, not to the stream (B0.5).

@@ -79,6 +79,9 @@ pub(crate) trait Variant: Debug + Send {
     /// A response was received that is going to be answered.
     fn on_response(&mut self, version: &Version, now: Instant);
 
+    /// A response was received that waits behind another one, of this stream or of an earlier one.
+    fn on_waiting(&mut self) {}
+
     /// A request without a stream has the same answer as before.
     fn on_unchanged(&mut self, _now: Instant) {}
 

@@ -57,7 +57,7 @@ pub(crate) struct PendingResponse {
     pub(super) outdated: bool,
     /// Set when the response contains something that was not requested before the wildcard was: so it answers that.
     pub(super) of_all: bool,
-    /// The response is of an earlier stream, and the type was requested on a later one since.
+    /// The stream of the response has ended, and it confirms nothing on a later one.
     pub(super) is_late: bool,
     /// Set when something of the response is in use: what is held is not what the last accepted version stands for.
     pub(super) is_applied: bool,

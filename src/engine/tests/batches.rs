@@ -298,3 +298,66 @@ fn ap9_a_response_of_a_stream_that_has_ended_is_decided_on_and_not_answered() {
     assert_eq!(outcome, BatchOutcome::Counted);
     assert_eq!(outputs, ["send Part n1", "#1 batch 2: complete"], "it has brought the same");
 }
+
+/// Without a stream, a name is released at once, and what the response has of it is skipped. Found by the simulation of batches: seed
+/// 1,929.
+#[test]
+fn ap9_b1_6_the_version_of_a_response_whose_stream_has_ended_is_not_claimed() {
+    let (mut rig, consumer) = accepted("1");
+    let (watch_id, _) = rig.watch::<Full>("a");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    let both = response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "2")]);
+    assert_eq!(rig.receive(1, &both), ["read", "#1 batch 3: a=2/x b=2/2 held complete"]);
+    rig.unwatch(watch_id);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.accept(consumer, 3);
+    rig.pass(Duration::from_secs(5));
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
+}
+
+/// Absence from such a response proves nothing of the members of a wildcard, and would be proven by no other with its version.
+#[test]
+fn ap9_b1_10_absence_from_a_response_whose_stream_has_ended_is_shown_by_the_next_stream() {
+    let (mut rig, consumer) = accepted("1");
+    let other = response::<Full>("2", vec![any::<Full>("c", "x")]);
+    assert_eq!(rig.receive(1, &other), ["read", "#1 batch 3: c=2/x -b held complete"]);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.accept(consumer, 3);
+    rig.pass(Duration::from_secs(5));
+    rig.accept(consumer, 4);
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
+    rig.sent(2);
+    assert_eq!(rig.receive(2, &other), ["read", "#1 batch 5: -b held complete"]);
+    assert_eq!(rig.accept(consumer, 5).1, ["send Full [] 2/n2"]);
+}
+
+/// Found by the simulation of batches: seed 3,881.
+#[test]
+fn ap9_b1_21_no_request_is_written_while_a_response_waits_for_one_of_an_earlier_stream() {
+    let (mut rig, consumer) = accepted("1");
+    rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "2")]));
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(5));
+    assert_eq!(rig.connect(2), ["read", "send Full [] 1/ node"]);
+    rig.sent(2);
+    let both = response::<Full>("3", vec![any::<Full>("a", "3"), any::<Full>("b", "3")]);
+    assert_eq!(rig.receive(2, &both), ["read"]);
+    rig.watch::<Full>("e");
+    assert_eq!(rig.pass(Duration::from_secs(1)), NONE, "the server would take the request for the answer");
+    assert_eq!(rig.accept(consumer, 3).1, ["#1 batch 4: a=3/3 b=3/3 held complete"]);
+    assert_eq!(rig.accept(consumer, 4).1, ["send Full [*,e] 3/n3"]);
+}
+
+/// A stream of the state of the world with one consumer of everything, which has accepted a response of this version.
+fn accepted(version: &str) -> (Rig, WatchId) {
+    let mut rig = Rig::new();
+    let (consumer, _) = rig.consume::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>(version, vec![any::<Full>("b", version)]));
+    rig.accept(consumer, 1);
+    rig.sent(1);
+    rig.accept(consumer, 2);
+    (rig, consumer)
+}
