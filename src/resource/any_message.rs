@@ -6,7 +6,7 @@ use super::{Context, Invalid, Resource};
 
 /// A resource of a type that is known at run time alone: its type URL and its bytes, as in a `google.protobuf.Any`.
 ///
-/// It is what [`Client::watch_any`](crate::Client::watch_any) yields. Everything is accepted: whether the bytes are a message of the type
+/// It is what `Client::watch_any` yields. Everything is accepted: whether the bytes are a message of the type
 /// is found out by who decodes them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct AnyMessage {
