@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . .ci/functions.sh
 
 # All features but `tls-aws-lc`: one library in C is enough to compile for other systems.
-FEATURES=client,tls,tls-ring,channel,grpc,tower,metrics,files,csds,channelz,orca,json,rest,control-plane,test-util,unstable-pb,tool-support,fuzzing
+FEATURES=client,tls,tls-ring,channel,grpc,tower,metrics,files,csds,channelz,orca,json,rest,control-plane,test-util,unstable-pb,tool-support,fuzzing,rbac,server,spiffe
 TARGETS=(x86_64-pc-windows-gnu aarch64-apple-darwin)
 
 main() {
