@@ -85,7 +85,7 @@ impl InitialResources {
     /// several types too, and may be wrapped with their names in `envoy.service.discovery.v3.Resource`.
     ///
     /// # Errors
-    /// It is no such message, or a resource is of another type.
+    /// The response is no such message, or a resource is of another type.
     pub fn with_response(mut self, response: &[u8]) -> Result<Self, Invalid> {
         let not_read = |error: prost::DecodeError| Invalid::new(format!("not a DiscoveryResponse: {error}"));
         for (any, index) in
@@ -101,7 +101,7 @@ impl InitialResources {
     /// has its type in `@type`.
     ///
     /// # Errors
-    /// It is no such message, or a resource is of another type.
+    /// The response is no such message, or a resource is of another type.
     #[cfg(feature = "json")]
     pub fn with_json(self, document: &str) -> Result<Self, Invalid> {
         let read = crate::format::read(document.as_bytes(), crate::format::Format::Json);

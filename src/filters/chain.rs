@@ -104,7 +104,7 @@ impl<'a> ChainCompiler<'a> {
 
     /// Has filters that are executed on servers alone compiled, too. `stdout` is the audit logger to the standard output (A59).
     #[cfg(feature = "rbac")]
-    #[cfg_attr(not(test), allow(dead_code, reason = "servers have chains with it"))]
+    #[cfg_attr(not(test), allow(dead_code, reason = "servers are to have chains with it"))]
     #[must_use]
     pub(crate) fn for_server(mut self, stdout: &'a Arc<dyn AuditLogger>) -> Self {
         self.compiling.server = Some(SharedRbacs::new(stdout));

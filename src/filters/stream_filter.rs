@@ -170,7 +170,7 @@ pub(crate) struct AttemptResponse<'a> {
 }
 
 /// Where a server has the request of a stream from.
-#[allow(dead_code, reason = "servers construct it, and RBAC reads it")]
+#[allow(dead_code, reason = "servers are to construct it for RBAC")]
 pub(crate) struct Downstream<'a> {
     pub(crate) method: &'a str,
     /// The path as it was received, with the query.

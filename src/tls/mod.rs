@@ -20,7 +20,7 @@ pub(crate) mod fixture;
 mod generation;
 mod material;
 mod names;
-#[allow(dead_code, unreachable_pub, reason = "servers use it")]
+#[allow(dead_code, unreachable_pub, reason = "servers are to use it")]
 mod peer_certificates;
 mod peer_identity;
 #[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
@@ -33,7 +33,7 @@ pub(crate) mod revocation;
 mod rfc_2253;
 #[cfg(test)]
 pub(crate) mod scripted;
-#[allow(dead_code, unused_imports, reason = "servers use it")]
+#[allow(dead_code, unused_imports, reason = "servers are to use it")]
 pub(crate) mod server;
 mod sources;
 mod spiffe;
@@ -42,7 +42,7 @@ mod validity;
 mod verifier;
 mod watching;
 
-#[allow(unreachable_pub, unused_imports, reason = "servers use it")]
+#[allow(unreachable_pub, unused_imports, reason = "servers are to use it")]
 pub use self::peer_certificates::PeerCertificates;
 #[cfg(any(test, feature = "rbac", feature = "fuzzing"))]
 pub(crate) use self::peer_names::names_of_peer;

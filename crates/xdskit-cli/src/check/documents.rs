@@ -52,7 +52,7 @@ impl Content {
     /// Reads the resources of a document.
     ///
     /// # Errors
-    /// It is no message with resources.
+    /// The document is no message with resources.
     pub(crate) fn read(document: &Document) -> Result<Self, DocumentError> {
         let mut content = Self::default();
         match document {

@@ -67,7 +67,7 @@ impl Document {
     /// Reads a document.
     ///
     /// # Errors
-    /// It is not of the format.
+    /// The input is not of the format.
     pub(crate) fn read(format: Format, bytes: Vec<u8>) -> Result<Self, DocumentError> {
         match format {
             Format::Binary => Ok(Self::Binary(bytes)),

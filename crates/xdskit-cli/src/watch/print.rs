@@ -60,7 +60,7 @@ pub struct Content<'a, T> {
 enum Wrong<'a> {
     /// gRPC's rules reject it.
     Rejected(&'a Invalid),
-    /// It is no message of its type, or cannot be shown as one.
+    /// The resource is no message of its type, or cannot be shown as one.
     Undecoded(String),
 }
 
